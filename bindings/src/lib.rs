@@ -1,0 +1,1 @@
+//! Raw FFI to libdpdk: no logic, exact allowlist, layout asserted

@@ -1,0 +1,1 @@
+//! The TOML file: schema, validation, conversion to domain types

@@ -1,0 +1,1 @@
+//! Safe owners for the DPDK objects weir uses

@@ -1,0 +1,1 @@
+//! The poll loop: receive, classify, queue, shape, transmit

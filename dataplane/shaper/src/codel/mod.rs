@@ -1,0 +1,1 @@
+//! CoDel (RFC 8289) and its kin.

@@ -1,0 +1,3 @@
+//! Flow keys, the keyed hash, and the index-linked slots that queues are made of.
+
+pub mod slots;

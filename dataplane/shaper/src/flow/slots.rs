@@ -1,0 +1,206 @@
+//! The slots that queued packets wait in, and the index-linked queues made of them.
+//!
+//! One pool serves all queues of a discipline: an array allocated once, a last-in first-out free
+//! list (the slot freed last is the one still in cache) and `u32` links. A [`Queue`] is two
+//! indices and belongs to exactly one pool; the pool cannot check that, its owner keeps both.
+//! Every operation is O(1) and cannot fail except [`Slots::push`] on an exhausted pool, which
+//! hands the piece back.
+
+use crate::packet::{DsField, Piece};
+use crate::time::Instant;
+use alloc::vec::Vec;
+
+/// What is known of a packet while it waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// When it was enqueued.
+    pub enqueued: Instant,
+    /// Length in bytes as the discipline counts it.
+    pub len: u32,
+    /// Length in bytes as the shaper charges it.
+    pub adjusted: u32,
+    /// Memory it occupies in bytes.
+    pub truesize: u32,
+    /// Segments it will become on the wire.
+    pub segs: u16,
+    /// The DS field it will leave with.
+    pub ds: DsField,
+    /// `ds` was changed since the packet came in.
+    pub rewrite: bool,
+}
+
+/// A first-in first-out queue of slots. `Default` is the empty queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    head: u32,
+    /// Meaningful only while `head` is not [`NIL`].
+    tail: u32,
+}
+
+/// The pool.
+#[derive(Debug)]
+pub struct Slots<P> {
+    slots: Vec<Slot<P>>,
+    free: u32,
+    used: usize,
+}
+
+#[derive(Debug)]
+struct Slot<P> {
+    packet: Option<P>,
+    waiting: Waiting,
+    next: u32,
+}
+
+impl Waiting {
+    /// The state of `piece`, enqueued `now`, that shall leave with `ds`.
+    #[inline]
+    pub fn new<P>(now: Instant, piece: &Piece<P>, ds: DsField, rewrite: bool) -> Self {
+        Self {
+            enqueued: now,
+            len: piece.len(),
+            adjusted: piece.adjusted,
+            truesize: piece.truesize,
+            segs: piece.segs,
+            ds,
+            rewrite,
+        }
+    }
+}
+
+impl Queue {
+    /// Whether nothing waits here.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+}
+
+impl Default for Queue {
+    #[inline]
+    fn default() -> Self {
+        Self { head: NIL, tail: NIL }
+    }
+}
+
+impl<P> Slots<P> {
+    /// A pool of `capacity` slots, at most 2^32 - 2. The only allocation; every page is touched.
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.min(NIL as usize - 1);
+        let mut slots = Vec::with_capacity(capacity);
+        for index in 0..capacity {
+            let next = if index + 1 < capacity { index as u32 + 1 } else { NIL };
+            slots.push(Slot { packet: None, waiting: Waiting::default(), next });
+        }
+        Self { free: if capacity == 0 { NIL } else { 0 }, slots, used: 0 }
+    }
+
+    /// Slots in use.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Slots in all.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether the next [`Slots::push`] must fail.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.free == NIL
+    }
+
+    /// Appends a packet to `queue`.
+    ///
+    /// # Errors
+    /// The packet itself, when no slot is free.
+    #[inline]
+    pub fn push(&mut self, queue: &mut Queue, packet: P, waiting: Waiting) -> Result<(), P> {
+        let index = self.free;
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return Err(packet);
+        };
+        self.free = slot.next;
+        slot.packet = Some(packet);
+        slot.waiting = waiting;
+        slot.next = NIL;
+        self.used += 1;
+        if queue.head == NIL {
+            queue.head = index;
+        } else if let Some(last) = self.slots.get_mut(queue.tail as usize) {
+            last.next = index;
+        }
+        queue.tail = index;
+        Ok(())
+    }
+
+    /// Removes the head of `queue`.
+    #[inline]
+    pub fn pop(&mut self, queue: &mut Queue) -> Option<(P, Waiting)> {
+        let index = queue.head;
+        let slot = self.slots.get_mut(index as usize)?;
+        let packet = slot.packet.take()?;
+        let waiting = slot.waiting;
+        queue.head = slot.next;
+        slot.next = self.free;
+        self.free = index;
+        self.used -= 1;
+        Some((packet, waiting))
+    }
+
+    /// What is known of the packet at the head of `queue`.
+    #[inline]
+    pub fn head(&self, queue: &Queue) -> Option<&Waiting> {
+        self.slots.get(queue.head as usize).map(|slot| &slot.waiting)
+    }
+}
+
+/// No slot. The pool never grows to this index.
+const NIL: u32 = u32::MAX;
+
+/// One slot, with a pointer for a packet, fits a cache line with room for a discipline's own needs.
+const _: () = assert!(size_of::<Slot<core::num::NonZeroU64>>() <= 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(slots: &mut Slots<u32>, queue: &mut Queue, id: u32) -> Result<(), u32> {
+        slots.push(queue, id, Waiting { len: id, ..Waiting::default() })
+    }
+
+    #[test]
+    fn two_queues_share_the_pool_and_keep_their_order() {
+        let mut slots = Slots::new(4);
+        let (mut a, mut b) = (Queue::default(), Queue::default());
+        for id in 0..4 {
+            let queue = if id % 2 == 0 { &mut a } else { &mut b };
+            assert_eq!(put(&mut slots, queue, id), Ok(()));
+        }
+        assert_eq!(put(&mut slots, &mut a, 9), Err(9), "a full pool hands the packet back");
+        assert!(slots.is_full());
+        assert_eq!(slots.head(&b).map(|w| w.len), Some(1));
+        assert_eq!(slots.pop(&mut b).map(|(id, _)| id), Some(1));
+        assert_eq!(put(&mut slots, &mut a, 9), Ok(()));
+        let mut order = alloc::vec::Vec::new();
+        while let Some((id, _)) = slots.pop(&mut a) {
+            order.push(id);
+        }
+        assert_eq!(order, [0, 2, 9]);
+        assert_eq!(slots.pop(&mut b).map(|(id, _)| id), Some(3));
+        assert!(a.is_empty() && b.is_empty());
+        assert_eq!(slots.used(), 0);
+    }
+
+    #[test]
+    fn an_empty_pool_is_always_full() {
+        let mut slots = Slots::new(0);
+        let mut queue = Queue::default();
+        assert_eq!(put(&mut slots, &mut queue, 1), Err(1));
+        assert!(slots.pop(&mut queue).is_none());
+        assert!(slots.head(&queue).is_none());
+    }
+}

@@ -1,0 +1,1 @@
+//! The rate limiter and link-layer overhead.

@@ -1,0 +1,1 @@
+//! Views over the bytes of a frame.

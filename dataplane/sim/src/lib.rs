@@ -1,0 +1,1 @@
+//! Virtual-time links, senders and trace replay over the shaper

@@ -1,0 +1,1 @@
+//! Rigs, traffic, scenarios, benchmarks and the demo
