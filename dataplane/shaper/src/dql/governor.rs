@@ -172,7 +172,7 @@ impl<C: Conformance> Governor<C> {
         if let Some(submitted) = queue.take(taken) {
             self.pipe.delivered(now, taken, descriptors);
             if submitted >= self.polls.late_until() {
-                self.pipe.returned(now, submitted, self.dql.limit());
+                self.pipe.returned(now, submitted, taken, self.dql.limit());
             }
         }
     }

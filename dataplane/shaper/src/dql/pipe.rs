@@ -1,7 +1,8 @@
 //! What the device and its wire are like: how fast they deliver, and how late they say so.
 //!
-//! The floor under the limit is 5/4 of the fastest delivery times the shortest time from
-//! submission to completion. Both are remembered over two epochs of backlogged time, so what has
+//! The floor under the limit is the fastest delivery times the shortest time from submission to
+//! completion, and a quarter of it or the largest batch more: what is complete and not told yet does
+//! not keep a wire busy. All three are remembered over two epochs of backlogged time, so what has
 //! changed is forgotten after the second. A standing queue hides the true delay: every frame takes
 //! as long as the queue before it. So each epoch ends with a probe: the limit goes down to 7/8 of
 //! what the shortest time of the epoch says, and on by an eighth as long as the device delivers as
@@ -17,6 +18,8 @@ pub(super) struct Pipe {
     rate: [u64; 2],
     /// Nanoseconds, the shortest likewise; `u64::MAX` for none.
     delay: [u64; 2],
+    /// Bytes, the most that one poll found, likewise.
+    batch: [u32; 2],
     interval: Interval,
     /// Nanoseconds per descriptor in the last full interval.
     descriptor_time: u64,
@@ -51,6 +54,7 @@ impl Pipe {
         Self {
             rate: [0; 2],
             delay: [u64::MAX; 2],
+            batch: [0; 2],
             interval: Interval { start: now, bytes: 0, descriptors: 0 },
             descriptor_time: 0,
             delivered: 0,
@@ -127,10 +131,15 @@ impl Pipe {
         }
     }
 
-    /// The oldest of what one poll found complete was submitted at `submitted`. `enough` is the
-    /// limit below which the floor does not matter.
+    /// One poll found `bytes` complete, the oldest submitted at `submitted`. `enough` is the limit
+    /// below which the floor does not matter.
     #[inline]
-    pub(super) fn returned(&mut self, now: Instant, submitted: Instant, enough: u32) {
+    pub(super) fn returned(&mut self, now: Instant, submitted: Instant, bytes: u32, enough: u32) {
+        let [_, batch] = &mut self.batch;
+        if bytes > *batch {
+            *batch = bytes;
+            self.reckon();
+        }
         self.shorten(now.since(submitted).as_nanos());
         if let Some(Probe { limit, first: Some((first, delivered)) }) = self.probe
             && submitted >= first
@@ -160,8 +169,8 @@ impl Pipe {
 
     /// To 7/8 of what is known to be enough, unless it is below `enough` anyway.
     fn descend(&mut self, enough: u32) {
-        let ([_, rate], [_, delay]) = (self.rate, self.delay);
-        if bytes(rate, delay, 5, 4) <= enough {
+        let ([_, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
+        if floor(rate, delay, batch) <= enough {
             self.turn();
         } else {
             self.probe = Some(Probe { limit: bytes(rate, delay, 7, 8), first: None });
@@ -182,17 +191,23 @@ impl Pipe {
 
     /// The next epoch begins.
     fn turn(&mut self) {
-        let ([_, rate], [_, delay]) = (self.rate, self.delay);
+        let ([_, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
         self.rate = [rate, 0];
         self.delay = [delay, u64::MAX];
+        self.batch = [batch, 0];
         self.backlogged = Duration::ZERO;
         self.probe = None;
         self.reckon();
     }
 
     fn reckon(&mut self) {
-        self.floor = self.delay().map_or(0, |delay| bytes(self.rate(), delay.as_nanos(), 5, 4));
+        let batch = self.batch.into_iter().fold(0, u32::max);
+        self.floor = self.delay().map_or(0, |delay| floor(self.rate(), delay.as_nanos(), batch));
     }
+}
+
+fn floor(rate: u64, delay: u64, batch: u32) -> u32 {
+    bytes(rate, delay, 5, 4).max(bytes(rate, delay, 1, 1).saturating_add(batch))
 }
 
 /// `rate` (bytes per second) times `nanos` times `numerator` / `denominator`.
