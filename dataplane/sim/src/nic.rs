@@ -254,7 +254,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_exact() {
-        let mut nic = Nic::new(Config { rate: Rate::from_bits_per_sec(999_999_937), ring: 100_000, ..config() });
+        let mut nic =
+            Nic::new(Config { rate: Rate::from_bits_per_sec(999_999_937), ring: 100_000, ..config() });
         for _ in 0..100_000 {
             nic.submit(at(0), FRAME).unwrap();
         }

@@ -167,8 +167,8 @@ impl<C: Conformance> Governor<C> {
         };
         let taken = bytes.min(queue.outstanding());
         self.stats.excess += u64::from(bytes - taken);
-        self.in_flight -= taken;
-        self.window.completed += taken;
+        self.in_flight = self.in_flight.saturating_sub(taken);
+        self.window.completed = self.window.completed.saturating_add(taken);
         if let Some(submitted) = queue.take(taken) {
             self.pipe.delivered(now, taken, descriptors);
             if submitted >= self.polls.late_until() {
@@ -195,7 +195,7 @@ impl<C: Conformance> Governor<C> {
         }
         queue.submit(now, bytes);
         self.pipe.submitted(now);
-        self.in_flight += bytes;
+        self.in_flight = self.in_flight.saturating_add(bytes);
         self.window.peak = self.window.peak.max(self.in_flight);
     }
 
@@ -310,4 +310,151 @@ const fn half(span: Duration) -> Duration {
 /// The ticks of [`Dql`] are microseconds here.
 const fn ticks(now: Instant) -> u64 {
     now.as_nanos() / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Rng, SplitMix};
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1_000)
+    }
+
+    fn governor(queues: usize) -> Governor {
+        Governor::new(Params::default(), queues, Instant::ZERO)
+    }
+
+    #[test]
+    fn a_limit_below_one_frame_still_sends_one() {
+        let params = Params { max_limit: 100, ..Params::default() };
+        let mut governor = Governor::<Weir>::new(params, 1, Instant::ZERO);
+        for turn in 0..1_000 {
+            let now = at(turn * 20);
+            if turn > 0 {
+                governor.completed(now, 0, 9_000, 1);
+            }
+            governor.turn(now);
+            assert!(governor.limit() <= 100 && governor.ready(), "turn {turn}");
+            governor.queued(now, 0, 9_000);
+            assert!(!governor.ready(), "turn {turn}");
+            governor.held();
+        }
+        assert_eq!(governor.stats().excess, 0);
+    }
+
+    #[test]
+    fn more_than_was_queued_is_clamped_and_counted() {
+        let mut governor = governor(2);
+        governor.queued(at(1), 0, 1_000);
+        governor.queued(at(1), 1, 500);
+        governor.completed(at(2), 1, 600, 1);
+        assert_eq!((governor.in_flight(), governor.stats().excess), (1_000, 100), "each queue for itself");
+        governor.completed(at(3), 7, 40, 1);
+        governor.completed(at(3), 0, 1_000, 1);
+        assert_eq!((governor.in_flight(), governor.stats().excess), (0, 140), "nor a queue that is none");
+    }
+
+    #[test]
+    fn a_link_that_comes_up_is_learned_anew() {
+        let mut governor = governor(1);
+        let mut now = 0;
+        for _ in 0..5_000 {
+            now += 10;
+            governor.completed(at(now), 0, governor.in_flight(), 8);
+            governor.turn(at(now));
+            while governor.ready() {
+                governor.queued(at(now), 0, 1_514);
+            }
+            governor.held();
+        }
+        assert!(governor.limit() > 10_000 && governor.rate() > 0 && governor.delay().is_some());
+        let in_flight = governor.in_flight();
+        governor.link_up(at(now));
+        assert_eq!((governor.limit(), governor.rate(), governor.delay()), (0, 0, None));
+        assert_eq!(governor.in_flight(), in_flight, "what is in the ring stays there");
+        governor.completed(at(now + 50), 0, in_flight, 8);
+        governor.turn(at(now + 50));
+        assert_eq!((governor.in_flight(), governor.stats().excess), (0, 0));
+        governor.queued(at(now + 60), 0, 1_514);
+        governor.reset(at(now + 70));
+        assert_eq!((governor.in_flight(), governor.ready()), (0, true));
+    }
+
+    /// Any interleaving of submissions, completions, late polls, flaps and resets: the account is
+    /// that of a plain sum, memory does not grow, and all returns to zero.
+    #[test]
+    fn the_account_is_kept_whatever_happens() {
+        for seed in 0..40 {
+            let mut rng = SplitMix::new(seed, seed);
+            let mut governor = governor(3);
+            let room = governor.queues[0].submissions.capacity();
+            let mut sum = [0_u32; 3];
+            let mut now = 0;
+            for step in 0..5_000 {
+                now += if rng.next_u16() % 100 == 0 { 20_000 } else { u64::from(rng.next_u16() % 30) };
+                let queue = usize::from(rng.next_u16() % 3);
+                match rng.next_u16() % 100 {
+                    0 => governor.link_up(at(now)),
+                    1 => {
+                        governor.reset(at(now));
+                        sum = [0; 3];
+                    }
+                    2..50 => {
+                        let bytes = rng.next_u32() % 66_000;
+                        governor.queued(at(now), queue, bytes);
+                        sum[queue] += bytes;
+                    }
+                    50..90 => {
+                        let bytes = rng.next_u32() % (sum[queue] + 1);
+                        governor.completed(at(now), queue, bytes, 1);
+                        sum[queue] -= bytes;
+                    }
+                    _ => governor.held(),
+                }
+                governor.turn(at(now));
+                assert_eq!(governor.in_flight(), sum.iter().sum::<u32>(), "seed {seed} step {step}");
+                assert_eq!(governor.queues[queue].submissions.capacity(), room);
+            }
+            for (queue, bytes) in sum.into_iter().enumerate() {
+                governor.completed(at(now), queue, bytes, 1);
+            }
+            assert!(governor.in_flight() == 0 && governor.ready() && governor.stats().excess == 0);
+            assert!(governor.queues.iter().all(|queue| queue.submissions.is_empty()));
+        }
+    }
+
+    /// Two queues on one wire of 1 Gbit/s that completes each frame when it has left.
+    #[test]
+    fn queues_that_share_a_wire_share_the_limit() {
+        let mut governor = governor(2);
+        let (mut now, mut free, mut most) = (0_u64, 0, 0);
+        let mut wire = VecDeque::new();
+        for turn in 0..300_000 {
+            now += 5_000;
+            let mut done = [0; 2];
+            while let Some((left, queue)) = wire.front().copied()
+                && left <= now
+            {
+                done[queue] += 1_538;
+                wire.pop_front();
+            }
+            for (queue, bytes) in done.into_iter().enumerate() {
+                governor.completed(Instant::from_nanos(now), queue, bytes, bytes / 1_538);
+            }
+            governor.turn(Instant::from_nanos(now));
+            while governor.ready() {
+                let queue = wire.len() % 2;
+                governor.queued(Instant::from_nanos(now), queue, 1_538);
+                free = now.max(free) + 12_304;
+                wire.push_back((free, queue));
+            }
+            governor.held();
+            if turn > 100_000 {
+                most = most.max(governor.in_flight());
+                assert!(wire.len() > 1, "the wire runs dry");
+            }
+        }
+        assert!(most < 25_000 + 3 * 1_538, "{most} bytes in flight: two windows of the wire and 3 frames");
+    }
 }

@@ -160,7 +160,7 @@ impl Pipe {
     /// The first frame of a limit came back after `elapsed`, in which `delivered` bytes were.
     fn step(&mut self, elapsed: Duration, delivered: u64, limit: u32, enough: u32) {
         let [_, rate] = self.rate;
-        if delivered < bytes(rate, (elapsed - self.grain).as_nanos(), 15, 16).into() {
+        if delivered < bytes(rate, (elapsed - self.grain).as_nanos(), 31, 32).into() {
             return self.turn();
         }
         self.shorten(u64::try_from(u128::from(limit) * SECOND / u128::from(rate.max(1))).unwrap_or(u64::MAX));
