@@ -361,7 +361,7 @@ mod tests {
         let mut now = 0;
         for _ in 0..5_000 {
             now += 10;
-            governor.completed(at(now), 0, governor.in_flight(), 8);
+            governor.completed(at(now), 0, governor.in_flight().min(12_500), 8);
             governor.turn(at(now));
             while governor.ready() {
                 governor.queued(at(now), 0, 1_514);
@@ -392,7 +392,8 @@ mod tests {
             let mut sum = [0_u32; 3];
             let mut now = 0;
             for step in 0..5_000 {
-                now += if rng.next_u16() % 100 == 0 { 20_000 } else { u64::from(rng.next_u16() % 30) };
+                now +=
+                    if rng.next_u16().is_multiple_of(100) { 20_000 } else { u64::from(rng.next_u16() % 30) };
                 let queue = usize::from(rng.next_u16() % 3);
                 match rng.next_u16() % 100 {
                     0 => governor.link_up(at(now)),
