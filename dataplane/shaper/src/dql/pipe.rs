@@ -48,8 +48,9 @@ struct Interval {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     limit: u32,
-    /// How often the limit was lowered before.
+    /// How often the limit was lowered before, and what was known to be enough then, in nanoseconds.
     steps: u32,
+    known: u64,
     /// When the first frame was submitted at this limit, and what had been delivered in all.
     first: Option<(Instant, u64)>,
 }
@@ -168,7 +169,13 @@ impl Pipe {
         let [.., rate] = self.rate;
         let elapsed = elapsed - self.grain;
         if elapsed == Duration::ZERO || delivered < bytes(rate, elapsed.as_nanos(), 31, 32).into() {
-            return self.turn();
+            // A step that was too long, and did not show the delay: on by a short one.
+            let [.., delay] = self.delay;
+            return if probe.steps > 0 && delay >= probe.known {
+                self.descend(0, enough)
+            } else {
+                self.turn()
+            };
         }
         let took = u128::from(probe.limit) * SECOND / u128::from(rate.max(1));
         self.shorten(u64::try_from(took).unwrap_or(u64::MAX));
@@ -182,7 +189,7 @@ impl Pipe {
             self.turn();
         } else {
             let limit = bytes(rate, delay, 8 - (1 << steps.min(2)), 8);
-            self.probe = Some(Probe { limit, steps, first: None });
+            self.probe = Some(Probe { limit, steps, known: delay, first: None });
         }
     }
 
