@@ -1,4 +1,4 @@
-//! The pure heart of weir: schedulers, AQMs, rate limiter, wire views and flow hashing.
+//! The pure heart of weir: schedulers, AQMs, rate limiter, byte limits, wire views and flow hashing.
 //!
 //! Contract of the whole crate:
 //! * `no_std` and no `unsafe`; memory is allocated in constructors and nowhere else.

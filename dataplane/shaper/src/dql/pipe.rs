@@ -174,7 +174,7 @@ impl Pipe {
             return if probe.steps > 0 && delay >= probe.known {
                 self.descend(0, enough)
             } else {
-                self.turn()
+                self.next_epoch()
             };
         }
         let took = u128::from(probe.limit) * SECOND / u128::from(rate.max(1));
@@ -186,7 +186,7 @@ impl Pipe {
     fn descend(&mut self, steps: u32, enough: u32) {
         let ([.., rate], [.., delay], [.., batch]) = (self.rate, self.delay, self.batch);
         if floor(self.rate(), delay, batch) <= enough {
-            self.turn();
+            self.next_epoch();
         } else {
             let limit = bytes(rate, delay, 8 - (1 << steps.min(2)), 8);
             self.probe = Some(Probe { limit, steps, known: delay, first: None });
@@ -205,8 +205,7 @@ impl Pipe {
         }
     }
 
-    /// The next epoch begins.
-    fn turn(&mut self) {
+    fn next_epoch(&mut self) {
         let ([_, before, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
         self.rate = [before, rate, 0];
         self.delay = [delay, u64::MAX];
@@ -222,6 +221,7 @@ impl Pipe {
     }
 }
 
+/// The limit in bytes below which a wire may run dry.
 fn floor(rate: u64, delay: u64, batch: u32) -> u32 {
     bytes(rate, delay, 5, 4).max(bytes(rate, delay, 1, 1).saturating_add(batch))
 }
@@ -235,5 +235,5 @@ fn bytes(rate: u64, nanos: u64, numerator: u128, denominator: u128) -> u32 {
 /// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;
 
-/// Over which a rate is measured: reports in batches of a millisecond make an error of a tenth.
+/// Over which a rate is measured: long against two polls, so that their jitter is a thousandth.
 const INTERVAL: Duration = Duration::from_millis(10);
