@@ -8,10 +8,10 @@ use crate::classify::Classifier;
 use crate::counters::{Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::page::DirectionPage;
-use dpdk::mbuf::{Burst, Mbuf};
-use dpdk::port::{RxQueue, TxQueue};
+use dpdk::{Burst, Mbuf, RxQueue, TxQueue};
 use shaper::packet::{Delivery, Piece};
 use shaper::time::{Duration, Instant};
+use shaper::wire::ecn::{self, Rewrite};
 
 /// One direction at work.
 #[derive(Debug)]
@@ -148,11 +148,11 @@ impl Direction {
     /// Gives up every waiting packet, counted as `loss`.
     pub fn flush(&mut self, loss: Loss) {
         let losses = &mut self.counters.losses;
-        while let Some(packet) = self.outbox.pop_front() {
-            losses.add(loss, packet.len());
+        while let Some(packet) = self.outbox.pop() {
+            losses.add(loss, packet.pkt_len());
         }
         self.outbox_bytes = 0;
-        self.egress.flush(&mut |packet: Mbuf, _| losses.add(loss, packet.len()));
+        self.egress.flush(&mut |packet: Mbuf, _| losses.add(loss, packet.pkt_len()));
     }
 
     /// Packets and bytes that wait.
@@ -170,8 +170,8 @@ impl Direction {
         page.counters = self.counters;
         page.waiting = self.waiting();
         page.control = self.egress.control_stats();
-        page.qdisc = self.egress.qdisc().stats();
-        page.limiter = self.egress.limiter().map(|limiter| limiter.stats());
+        page.qdisc = Some(self.egress.qdisc().stats());
+        page.limiter = self.egress.limiter().map(|limiter| *limiter.stats());
         page.link_up = self.link == Link::Up;
     }
 
@@ -198,13 +198,14 @@ impl Direction {
     #[inline]
     fn fill(&mut self, now: Instant) {
         let losses = &mut self.counters.losses;
-        while !self.outbox.is_full() {
+        while self.outbox.room() > 0 {
             let doomed =
-                &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.len());
+                &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
             let Some(delivery) = self.egress.dequeue(now, doomed) else { break };
             self.outbox_bytes += u64::from(delivery.len);
             let packet = finish(delivery, &mut self.counters.rewritten, &mut self.counters.rewrite_failed);
-            self.outbox.push_back(packet);
+            // There is room: a packet handed back would be freed here, uncounted.
+            let _ = self.outbox.push(packet);
         }
     }
 
@@ -212,7 +213,7 @@ impl Direction {
     #[inline]
     fn push(&mut self, now: Instant) -> usize {
         let sent = self.tx.burst(&mut self.outbox);
-        let left: u64 = self.outbox.iter().map(|packet| u64::from(packet.len())).sum();
+        let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(packet.pkt_len())).sum();
         self.counters.sent.packets += sent as u64;
         self.counters.sent.bytes += self.outbox_bytes - left;
         self.outbox_bytes = left;
@@ -234,10 +235,10 @@ impl Direction {
         };
         self.refused_since = Some(since);
         if now.since(since) > REFUSAL_BOUND
-            && let Some(packet) = self.outbox.pop_front()
+            && let Some(packet) = self.outbox.pop()
         {
-            self.outbox_bytes -= u64::from(packet.len());
-            self.counters.losses.add(Loss::Refused, packet.len());
+            self.outbox_bytes -= u64::from(packet.pkt_len());
+            self.counters.losses.add(Loss::Refused, packet.pkt_len());
             self.refused_since = None;
         }
     }
@@ -256,7 +257,7 @@ impl Direction {
     #[inline]
     fn receive(&mut self, now: Instant) -> usize {
         let received = self.rx.burst(&mut self.inbox);
-        while let Some(packet) = self.inbox.pop_front() {
+        while let Some(packet) = self.inbox.pop() {
             self.inbox.prefetch(PREFETCH_AHEAD);
             self.admit(now, packet);
         }
@@ -265,7 +266,7 @@ impl Direction {
 
     #[inline]
     fn admit(&mut self, now: Instant, packet: Mbuf) {
-        let len = packet.len();
+        let len = packet.pkt_len();
         self.counters.received.add(len);
         let losses = &mut self.counters.losses;
         let seen = self.classifier.classify(&packet);
@@ -274,7 +275,7 @@ impl Direction {
             return;
         }
         let piece = Piece::single(packet, len, seen.truesize);
-        let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.len());
+        let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
         self.egress.enqueue(now, &seen.arrival, seen.is_control, piece, doomed);
     }
 }
@@ -283,11 +284,10 @@ impl Direction {
 #[inline]
 fn finish(mut delivery: Delivery<Mbuf>, rewritten: &mut u64, failed: &mut u64) -> Mbuf {
     if delivery.rewrite {
-        let done = delivery
-            .packet
-            .head_mut()
-            .is_some_and(|frame| shaper::wire::ecn::set_ds(frame, delivery.ds.bits()));
-        *(if done { rewritten } else { failed }) += 1;
+        let len = delivery.packet.pkt_len() as usize;
+        let bits = delivery.ds.bits();
+        let outcome = delivery.packet.head_mut().map(|frame| ecn::set_ds(frame, len, bits));
+        *(if outcome == Some(Rewrite::Done) { rewritten } else { failed }) += 1;
     }
     delivery.packet
 }

@@ -74,7 +74,7 @@ impl<P> Egress<P> {
         {
             limiter.idle_until(now);
         }
-        piece.adjusted = self.overhead.adjusted(&piece, arrival.network_offset);
+        self.overhead.fill(&mut piece, arrival.network_offset);
         if is_control {
             if self.control.len() < CONTROL_SLOTS {
                 self.control_bytes += u64::from(piece.frame_len);

@@ -12,6 +12,7 @@ pub mod counters;
 pub mod direction;
 pub mod egress;
 pub mod gaps;
+pub mod links;
 pub mod mailbox;
 pub mod page;
 pub mod pool;

@@ -5,8 +5,8 @@ use crate::counters::Tally;
 use crate::direction::Counters;
 use crate::egress::ControlStats;
 use crate::gaps::Gaps;
-use shaper::qdisc::{Stats, fifo, fq_codel};
-use shaper::rate::limiter;
+use shaper::qdisc::Stats;
+use shaper::rate;
 use shaper::time::Instant;
 
 /// Everything one worker knows.
@@ -45,40 +45,16 @@ pub struct DirectionPage {
     /// The control queue.
     pub control: ControlStats,
     /// The discipline.
-    pub qdisc: QdiscStats,
+    pub qdisc: Option<Stats>,
     /// The rate limiter, where there is one.
-    pub limiter: Option<limiter::Stats>,
+    pub limiter: Option<rate::Stats>,
     /// Whether the egress link is up.
     pub link_up: bool,
-}
-
-/// Counters of the discipline, copied.
-#[derive(Clone, Copy, Debug)]
-pub enum QdiscStats {
-    /// Tail drop.
-    Fifo(fifo::Stats),
-    /// fq_codel.
-    FqCodel(fq_codel::Stats),
 }
 
 impl Page {
     /// A page with room for `directions`.
     pub fn new(directions: usize) -> Self {
         Self { directions: vec![DirectionPage::default(); directions], ..Self::default() }
-    }
-}
-
-impl From<Stats<'_>> for QdiscStats {
-    fn from(stats: Stats<'_>) -> Self {
-        match stats {
-            Stats::Fifo(stats) => Self::Fifo(*stats),
-            Stats::FqCodel(stats) => Self::FqCodel(*stats),
-        }
-    }
-}
-
-impl Default for QdiscStats {
-    fn default() -> Self {
-        Self::Fifo(fifo::Stats::default())
     }
 }

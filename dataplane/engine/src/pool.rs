@@ -7,7 +7,7 @@
 //! because of our own queues, and the discipline's limit is what drops.
 
 use crate::egress::CONTROL_SLOTS;
-use dpdk::mbuf::Burst;
+use dpdk::Burst;
 use shaper::qdisc::Params;
 use std::fmt;
 
