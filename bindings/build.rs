@@ -79,7 +79,7 @@ fn generate(cflags: &[String]) -> Result<(), String> {
         .derive_default(true)
         .formatter(bindgen::Formatter::None)
         .allowlist_recursively(true)
-        .blocklist_type("rte_mbuf");
+        .blocklist_type("rte_mbuf(__bindgen.*)?");
     for name in FUNCTIONS {
         builder = builder.allowlist_function(name);
     }
@@ -198,4 +198,4 @@ const TYPES: &[&str] = &["rte_eth_conf", "rte_eth_dev_info", "rte_eth_rxconf", "
 /// Structs that are only handed back to DPDK.
 const OPAQUE: &[&str] = &["rte_mempool", "rte_ring", "rte_device", "rte_eth_dev", "rte_bus"];
 
-const CONSTANTS: &[&str] = &["SHIM_.*", "MBUF_.*"];
+const CONSTANTS: &[&str] = &["SHIM_.*", "MBUF_(SIZE|OFFSET_.*|BITS_.*)"];
