@@ -63,7 +63,8 @@ fn compile_shim(cflags: &[String]) -> Result<(), String> {
         cc.flag(flag);
     }
     cc.try_compile("dpdk_shim").map_err(|error| {
-        format!("cannot compile bindings/shim.c: {error}. Remedy: apt-get install gcc libdpdk-dev").replace('\n', " ")
+        format!("cannot compile bindings/shim.c: {error}. Remedy: apt-get install gcc libdpdk-dev")
+            .replace('\n', " ")
     })
 }
 
@@ -193,7 +194,14 @@ const FUNCTIONS: &[&str] = &[
     "rte_dev_bus_name",
 ];
 
-const TYPES: &[&str] = &["rte_eth_conf", "rte_eth_dev_info", "rte_eth_rxconf", "rte_eth_txconf", "rte_eth_stats", "rte_ether_addr"];
+const TYPES: &[&str] = &[
+    "rte_eth_conf",
+    "rte_eth_dev_info",
+    "rte_eth_rxconf",
+    "rte_eth_txconf",
+    "rte_eth_stats",
+    "rte_ether_addr",
+];
 
 /// Structs that are only handed back to DPDK.
 const OPAQUE: &[&str] = &["rte_mempool", "rte_ring", "rte_device", "rte_eth_dev", "rte_bus"];

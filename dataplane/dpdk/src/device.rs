@@ -15,7 +15,9 @@ impl<'a> Devargs<'a> {
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (device, args) = text.split_once(',').unwrap_or((text, ""));
         let (bus, name) = match device.split_once(':') {
-            Some((bus, name)) if bus.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_pci_address(device) => {
+            Some((bus, name))
+                if bus.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_pci_address(device) =>
+            {
                 (bus, name)
             }
             _ if is_pci_address(device) => ("pci", device),

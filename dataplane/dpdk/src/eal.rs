@@ -69,7 +69,9 @@ pub enum EalError {
         remedy: &'static str,
     },
     /// A device string cannot be understood.
-    #[error("device {0:?} is not NAME[,KEY=VALUE…]; give a PCI address (0000:01:00.0) or a vdev name (net_tap0,iface=tap0)")]
+    #[error(
+        "device {0:?} is not NAME[,KEY=VALUE…]; give a PCI address (0000:01:00.0) or a vdev name (net_tap0,iface=tap0)"
+    )]
     Devargs(String),
     /// The bus or the driver refused the device.
     #[error("device {device}: cannot attach: {errno}; {remedy}")]
@@ -155,7 +157,12 @@ impl Eal {
         if ret < 0 {
             let errno = Errno::last();
             let said = said.lines().map(|line| format!("\n  {line}")).collect();
-            return Err(EalError::Init { args: args[1..].join(" "), errno, said, remedy: init_remedy(errno) });
+            return Err(EalError::Init {
+                args: args[1..].join(" "),
+                errno,
+                said,
+                remedy: init_remedy(errno),
+            });
         }
         if !said.is_empty() {
             eprint!("{said}");
@@ -186,9 +193,11 @@ impl Eal {
         let _control = registry::control();
         // SAFETY: three C strings that outlive the call; no port can be opened or closed meanwhile.
         let ret = unsafe { dpdk_sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), args.as_ptr()) };
-        Errno::check(ret)
-            .map(|_| device.name.to_owned())
-            .map_err(|errno| EalError::Attach { device: devargs.into(), errno, remedy: attach_remedy(errno) })
+        Errno::check(ret).map(|_| device.name.to_owned()).map_err(|errno| EalError::Attach {
+            device: devargs.into(),
+            errno,
+            remedy: attach_remedy(errno),
+        })
     }
 
     /// Detaches a device by name.
@@ -228,10 +237,11 @@ struct Argv {
 
 impl Argv {
     fn new(args: &[String]) -> Result<Self, EalError> {
-        let strings: Vec<CString> =
-            args.iter().map(|arg| CString::new(arg.as_str())).collect::<Result<_, NulError>>().map_err(
-                |error| EalError::Nul(String::from_utf8_lossy(&error.into_vec()).into_owned()),
-            )?;
+        let strings: Vec<CString> = args
+            .iter()
+            .map(|arg| CString::new(arg.as_str()))
+            .collect::<Result<_, NulError>>()
+            .map_err(|error| EalError::Nul(String::from_utf8_lossy(&error.into_vec()).into_owned()))?;
         let count = i32::try_from(strings.len()).unwrap_or(i32::MAX);
         let mut pointers: Vec<*mut c_char> = strings.into_iter().map(CString::into_raw).collect();
         pointers.push(std::ptr::null_mut());
@@ -247,7 +257,9 @@ fn init_remedy(errno: Errno) -> &'static str {
     match errno.value() {
         libc::EACCES | libc::EPERM => "run as root, or give the process access to hugepages and devices",
         libc::EINVAL => "check the EAL arguments; `--no-huge` and `--in-memory` exclude each other",
-        libc::ENOMEM | libc::ENODEV => "reserve hugepages (dpdk-hugepages.py --setup 1G), or pass --no-huge -m 512",
+        libc::ENOMEM | libc::ENODEV => {
+            "reserve hugepages (dpdk-hugepages.py --setup 1G), or pass --no-huge -m 512"
+        }
         libc::EALREADY => "DPDK cannot be started twice in one process",
         _ => "see what the EAL said, or raise the log level",
     }
@@ -261,7 +273,9 @@ fn attach_remedy(errno: Errno) -> &'static str {
         }
         libc::EACCES | libc::EPERM => "run as root",
         libc::ENOMEM => "give the EAL more memory (-m)",
-        _ => "check the device's arguments against the driver's guide; raise the log level to see the driver's reason",
+        _ => {
+            "check the device's arguments against the driver's guide; raise the log level to see the driver's reason"
+        }
     }
 }
 

@@ -37,7 +37,9 @@ pub use lcore::{Lcore, LcoreError, LcoreHandle};
 pub use mbuf::{Mbuf, MbufError, TxOffload};
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use offload::{RxOffloads, TxOffloads};
-pub use port::{Configured, Link, Mac, Phase, Port, PortConfig, PortError, PortInfo, PortStats, PortWarning, Started};
+pub use port::{
+    Configured, Link, Mac, Phase, Port, PortConfig, PortError, PortInfo, PortStats, PortWarning, Started,
+};
 pub use ring::{Ring, RingError};
 pub use rxq::RxQueue;
 pub use txq::{DescriptorStatus, Prepared, TxQueue};

@@ -237,7 +237,8 @@ impl Mbuf {
     /// # Errors
     /// Gives `tail` back if the chain would have more than 65535 segments or 4 GiB.
     pub fn chain(&mut self, tail: Self) -> Result<(), Self> {
-        let (segs, len) = (self.nb_segs().checked_add(tail.nb_segs()), self.pkt_len().checked_add(tail.pkt_len()));
+        let (segs, len) =
+            (self.nb_segs().checked_add(tail.nb_segs()), self.pkt_len().checked_add(tail.pkt_len()));
         let (Some(segs), Some(len)) = (segs, len) else { return Err(tail) };
         let mut last = self.last();
         // SAFETY: a segment of our chain, and no other reference into the chain is alive; `tail`

@@ -135,10 +135,18 @@ impl Mempool {
     /// [`MempoolError`]; out of memory says how much is needed.
     pub fn create(eal: &Eal, config: &MempoolConfig) -> Result<Self, MempoolError> {
         let name = config.check()?;
-        let node = config.node.and_then(|node| i32::try_from(node).ok()).unwrap_or(dpdk_sys::SHIM_SOCKET_ID_ANY);
+        let node =
+            config.node.and_then(|node| i32::try_from(node).ok()).unwrap_or(dpdk_sys::SHIM_SOCKET_ID_ANY);
         // SAFETY: a C string that outlives the call, values in range; the EAL runs.
         let pool = unsafe {
-            dpdk_sys::rte_pktmbuf_pool_create(name.as_ptr(), config.count, config.cache, 0, config.data_room, node)
+            dpdk_sys::rte_pktmbuf_pool_create(
+                name.as_ptr(),
+                config.count,
+                config.cache,
+                0,
+                config.data_room,
+                node,
+            )
         };
         match NonNull::new(pool) {
             Some(raw) => Ok(Self(Arc::new(Pool { raw, eal: eal.clone() }))),

@@ -276,7 +276,12 @@ impl Port {
         Arc::get_mut(device).ok_or_else(|| PortError::QueuesInUse { name: name.clone(), count })
     }
 
-    fn expect(&self, phases: &[Phase], operation: &'static str, remedy: &'static str) -> Result<(), PortError> {
+    fn expect(
+        &self,
+        phases: &[Phase],
+        operation: &'static str,
+        remedy: &'static str,
+    ) -> Result<(), PortError> {
         if self.phase == Phase::Closed {
             return Err(PortError::Closed { name: self.name.clone() });
         }

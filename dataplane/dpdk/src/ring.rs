@@ -23,7 +23,9 @@ pub struct Ring(Arc<Inner>);
 #[derive(Debug, Error)]
 pub enum RingError {
     /// DPDK refused the ring.
-    #[error("ring {name}: rte_ring_create for {size} packets failed: {errno}; the size is a power of two, the name free and at most 28 bytes")]
+    #[error(
+        "ring {name}: rte_ring_create for {size} packets failed: {errno}; the size is a power of two, the name free and at most 28 bytes"
+    )]
     Create {
         /// Name of the ring.
         name: String,
@@ -54,7 +56,8 @@ impl Ring {
         let refused = |errno| RingError::Create { name: name.to_owned(), size, errno };
         let c_name = CString::new(name).map_err(|_| refused(Errno::EINVAL))?;
         // SAFETY: a C string that outlives the call. Flags 0: any number of producers and consumers.
-        let raw = unsafe { dpdk_sys::rte_ring_create(c_name.as_ptr(), size, dpdk_sys::SHIM_SOCKET_ID_ANY, 0) };
+        let raw =
+            unsafe { dpdk_sys::rte_ring_create(c_name.as_ptr(), size, dpdk_sys::SHIM_SOCKET_ID_ANY, 0) };
         let raw = NonNull::new(raw).ok_or_else(|| refused(Errno::last()))?;
         Ok(Self(Arc::new(Inner { raw, _eal: eal.clone() })))
     }

@@ -16,7 +16,8 @@ pub(crate) fn divert() -> io::Result<()> {
     // SAFETY: sets the disposition of SIGIO to "ignore", unless somebody installed a handler.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(libc::SIGIO, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_DFL {
+        if libc::sigaction(libc::SIGIO, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_DFL
+        {
             libc::signal(libc::SIGIO, libc::SIG_IGN);
         }
     }

@@ -64,7 +64,8 @@ impl TxQueue {
         let packets = burst.as_mut_slice();
         let (first, len) = (packets.as_mut_ptr().cast(), packets.len());
         // SAFETY: as in burst(), but the packets stay ours; Mbuf is a transparent pointer.
-        let ready = usize::from(unsafe { dpdk_sys::shim_tx_prepare(self.port, self.queue, first, len as u16) });
+        let ready =
+            usize::from(unsafe { dpdk_sys::shim_tx_prepare(self.port, self.queue, first, len as u16) });
         Prepared { ready, refused: (ready < len).then(Errno::last) }
     }
 
@@ -98,7 +99,8 @@ impl TxQueue {
     #[inline]
     pub fn descriptor_status(&self, offset: u16) -> Result<DescriptorStatus, Errno> {
         // SAFETY: as in burst(); reads the ring.
-        let ret = Errno::check(unsafe { dpdk_sys::shim_tx_descriptor_status(self.port, self.queue, offset) })?;
+        let ret =
+            Errno::check(unsafe { dpdk_sys::shim_tx_descriptor_status(self.port, self.queue, offset) })?;
         Ok(match ret.unsigned_abs() {
             dpdk_sys::SHIM_TX_DESC_FULL => DescriptorStatus::Full,
             dpdk_sys::SHIM_TX_DESC_DONE => DescriptorStatus::Done,

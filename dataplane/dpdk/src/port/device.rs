@@ -75,7 +75,8 @@ impl Device {
         conf.txmode.offloads = tx_offloads.bits();
         conf.intr_conf.set_rmv(u32::from(has_removal_interrupt(&raw)));
         // SAFETY: a valid port that is not started; `conf` outlives the call.
-        let ret = unsafe { dpdk_sys::rte_eth_dev_configure(self.id, config.rx_queues, config.tx_queues, &conf) };
+        let ret =
+            unsafe { dpdk_sys::rte_eth_dev_configure(self.id, config.rx_queues, config.tx_queues, &conf) };
         self.check_ret(ret, || {
             format!("rte_eth_dev_configure with {} rx and {} tx queues, rx offloads {rx_offloads}, tx offloads {tx_offloads}", config.rx_queues, config.tx_queues)
         })?;
@@ -121,7 +122,12 @@ impl Device {
         let mut control = registry::control();
         // SAFETY: a valid port, closed once, and no queue of it exists: `self` is borrowed exclusively.
         let ret = unsafe {
-            dpdk_sys::rte_eth_dev_callback_unregister(self.id, REMOVAL, Some(registry::on_removal), null_mut());
+            dpdk_sys::rte_eth_dev_callback_unregister(
+                self.id,
+                REMOVAL,
+                Some(registry::on_removal),
+                null_mut(),
+            );
             if self.started {
                 dpdk_sys::rte_eth_dev_stop(self.id);
             }
@@ -201,7 +207,14 @@ impl Device {
         Ok(())
     }
 
-    fn in_range(&self, key: &'static str, value: u32, info: &PortInfo, min: u32, max: u32) -> Result<(), PortError> {
+    fn in_range(
+        &self,
+        key: &'static str,
+        value: u32,
+        info: &PortInfo,
+        min: u32,
+        max: u32,
+    ) -> Result<(), PortError> {
         if (min..=max).contains(&value) {
             return Ok(());
         }
@@ -238,12 +251,16 @@ impl Device {
             let ret = unsafe {
                 dpdk_sys::rte_eth_rx_queue_setup(self.id, queue, rx_desc, node, &rx_conf, pool.as_ptr())
             };
-            self.check_ret(ret, || format!("rte_eth_rx_queue_setup of queue {queue} with {rx_desc} descriptors"))?;
+            self.check_ret(ret, || {
+                format!("rte_eth_rx_queue_setup of queue {queue} with {rx_desc} descriptors")
+            })?;
         }
         for queue in 0..config.tx_queues {
             // SAFETY: a valid, configured port, not started.
             let ret = unsafe { dpdk_sys::rte_eth_tx_queue_setup(self.id, queue, tx_desc, node, &tx_conf) };
-            self.check_ret(ret, || format!("rte_eth_tx_queue_setup of queue {queue} with {tx_desc} descriptors"))?;
+            self.check_ret(ret, || {
+                format!("rte_eth_tx_queue_setup of queue {queue} with {tx_desc} descriptors")
+            })?;
         }
         Ok(())
     }

@@ -9,7 +9,9 @@ use crate::errno::Errno;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PortError {
     /// No port of that name.
-    #[error("port {name}: there is no such port; ports present: {present}. Attach the device first, or correct the name")]
+    #[error(
+        "port {name}: there is no such port; ports present: {present}. Attach the device first, or correct the name"
+    )]
     NotFound {
         /// The name asked for.
         name: String,
@@ -41,7 +43,9 @@ pub enum PortError {
         remedy: &'static str,
     },
     /// Queues are still with somebody.
-    #[error("port {name}: {count} of its queues are still in use; drop them first (join the worker that holds them)")]
+    #[error(
+        "port {name}: {count} of its queues are still in use; drop them first (join the worker that holds them)"
+    )]
     QueuesInUse {
         /// The port's name.
         name: String,
@@ -65,7 +69,9 @@ pub enum PortError {
         max: u32,
     },
     /// The buffers are too small for a frame, and the driver cannot spread it over several.
-    #[error("port {name}: a frame of MTU {mtu} needs {need} bytes of data room, the mempool has {have}, and driver {driver} cannot scatter; use a data room of {need} or more, or a smaller MTU")]
+    #[error(
+        "port {name}: a frame of MTU {mtu} needs {need} bytes of data room, the mempool has {have}, and driver {driver} cannot scatter; use a data room of {need} or more, or a smaller MTU"
+    )]
     DataRoom {
         /// The port's name.
         name: String,
@@ -115,7 +121,9 @@ pub enum PortWarning {
         got: u16,
     },
     /// Packets of several segments must be copied together before they are sent.
-    #[error("the driver cannot send packets of several segments; they are copied together, and dropped if they do not fit into one buffer")]
+    #[error(
+        "the driver cannot send packets of several segments; they are copied together, and dropped if they do not fit into one buffer"
+    )]
     NoMultiSegs,
 }
 

@@ -56,7 +56,11 @@ impl Device {
     pub(super) fn set_link(&self, up: bool) -> Result<(), PortError> {
         // SAFETY: a valid port.
         let ret = unsafe {
-            if up { dpdk_sys::rte_eth_dev_set_link_up(self.id) } else { dpdk_sys::rte_eth_dev_set_link_down(self.id) }
+            if up {
+                dpdk_sys::rte_eth_dev_set_link_up(self.id)
+            } else {
+                dpdk_sys::rte_eth_dev_set_link_down(self.id)
+            }
         };
         self.check_ret(ret, || format!("rte_eth_dev_set_link_{}", if up { "up" } else { "down" }))
     }
