@@ -8,7 +8,6 @@ use toml::de::{DeTable, DeValue};
 use crate::device::Device;
 use crate::error::{At, Findings, Mistake, unknown_key_remedy};
 use crate::file;
-use crate::overhead::Overhead;
 use crate::schema::{self, Kind, NAME_MAX, Table};
 
 /// Reports every mistake that concerns a single key of `tree`.
@@ -89,7 +88,7 @@ fn leaf(kind: Kind, value: &DeValue<'_>) -> Verdict {
         (Kind::Flag, DeValue::Boolean(_)) => Ok(()),
         (Kind::Number(min, max, _), DeValue::Integer(_)) => in_range(number(value), min, max),
         (Kind::Overhead, DeValue::Integer(_)) => {
-            in_range(number(value), crate::overhead::MIN.into(), crate::overhead::MAX.into())
+            in_range(number(value), schema::OVERHEAD_MIN, schema::OVERHEAD_MAX)
         }
         (Kind::Strings, DeValue::Array(items)) => {
             let odd = items.iter().find(|item| !matches!(item.get_ref(), DeValue::String(_)));
@@ -131,7 +130,7 @@ fn word(kind: Kind, text: &str) -> Verdict {
         Kind::Name if is_name(text) => Ok(()),
         Kind::Name => Err(unreadable("it is empty, too long or has other characters".to_owned())),
         Kind::Device | Kind::TableOrDevice(_) => Device::parse(text).map(drop).map_err(device_error),
-        Kind::Overhead => Overhead::parse(text).map(drop).map_err(unreadable),
+        Kind::Overhead => file::Overhead::try_from(text).map(drop).map_err(unreadable),
         Kind::Selector => file::Selector::try_from(owned).map(drop).map_err(unreadable),
         Kind::Number(..) if text.trim().parse::<i64>().is_ok() => {
             Err((Mistake::WrongType { found: "a string" }, Some("remove the quotes".to_owned())))

@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
+use shaper::codel::codel;
+use shaper::qdisc::{self, fifo, fq_codel};
+use shaper::rate::{Framing, Limiter, Overhead};
 use shaper::time::Duration;
 use toml::Spanned;
 
 use crate::error::{At, Concern, Findings, Mistake};
 use crate::file::{self, TextOr};
-use crate::model::{self, ETHER_HEADER, FqCodel};
-use crate::overhead::Framing;
+use crate::model::{self, ETHER_HEADER};
 use crate::{device, eal, units};
 
 /// Converts a file whose keys were found right one by one. What does not fit together is reported; the
@@ -163,52 +165,62 @@ fn direction(
         Some(TextOr::Text(_)) => return None,
     };
     let qdisc = match file.qdisc.as_ref().unwrap_or(&file::Qdisc::FqCodel) {
-        file::Qdisc::FqCodel => model::Qdisc::FqCodel(fq_codel(path, &file, mtu, findings)),
+        file::Qdisc::FqCodel => qdisc::Params::FqCodel(self::fq_codel(path, &file, mtu, findings)),
         file::Qdisc::Fifo => {
-            let default = model::Fifo::default();
-            model::Qdisc::Fifo(model::Fifo { limit: file.limit.unwrap_or(default.limit) })
+            let default = fifo::Params::default();
+            qdisc::Params::Fifo(fifo::Params { limit: file.limit.unwrap_or(default.limit), ..default })
         }
     };
     let bandwidth = file.bandwidth.as_ref().and_then(|bandwidth| bandwidth.get_ref().0);
-    let mut overhead = file.overhead.as_ref().map_or(crate::overhead::Overhead::RAW, |o| o.get_ref().0);
+    let mut overhead = file.overhead.as_ref().map_or(Overhead::default(), |o| o.get_ref().0);
     overhead.mpu = file.mpu.as_ref().map_or(overhead.mpu, |mpu| *mpu.get_ref());
     overhead.framing = file.atm.as_ref().map_or(overhead.framing, |framing| match framing.get_ref() {
-        file::Framing::NoAtm => Framing::NoAtm,
+        file::Framing::NoAtm => Framing::None,
         file::Framing::Atm => Framing::Atm,
         file::Framing::Ptm => Framing::Ptm,
     });
-    let catch_up = file.catch_up.as_ref().map_or(model::Direction::CATCH_UP, |span| span.get_ref().0);
+    let catch_up = file.catch_up.as_ref().map_or(Limiter::CATCH_UP, |span| span.get_ref().0);
     let direction = model::Direction { qdisc, bandwidth, overhead, catch_up };
     concerns(path, &file, &direction, mtu, findings);
     Some(direction)
 }
 
-fn fq_codel(path: &str, file: &file::Direction, mtu: u16, findings: &mut Findings<'_>) -> FqCodel {
-    let default = FqCodel::with_mtu(mtu);
+fn fq_codel(path: &str, file: &file::Direction, mtu: u16, findings: &mut Findings<'_>) -> fq_codel::Params {
+    let default = fq_codel::Params::for_mtu(u32::from(mtu) + ETHER_HEADER);
+    let selector = file.ce_threshold_selector.as_ref().map(Spanned::get_ref);
     let memory_limit = file.memory_limit.as_ref().and_then(|size| u32::try_from(size.get_ref().0).ok());
-    let params = FqCodel {
+    let params = fq_codel::Params {
         limit: file.limit.unwrap_or(default.limit),
         flows: file.flows.unwrap_or(default.flows),
-        target: file.target.as_ref().map_or(default.target, |span| span.get_ref().0),
-        interval: file.interval.as_ref().map_or(default.interval, |span| span.get_ref().0),
         quantum: file.quantum.as_ref().map_or(default.quantum, |quantum| *quantum.get_ref()),
-        ecn: file.ecn.unwrap_or(default.ecn),
-        ce_threshold: file.ce_threshold.map_or(default.ce_threshold, |file::Threshold(span)| span),
-        ce_threshold_selector: file
-            .ce_threshold_selector
-            .as_ref()
-            .map_or(default.ce_threshold_selector, |selector| selector.get_ref().0),
         drop_batch: file.drop_batch.unwrap_or(default.drop_batch),
         memory_limit: memory_limit.unwrap_or(default.memory_limit),
+        codel: codel::Params {
+            target: file.target.as_ref().map_or(default.codel.target, |span| span.get_ref().0),
+            interval: file.interval.as_ref().map_or(default.codel.interval, |span| span.get_ref().0),
+            ce_threshold: file.ce_threshold.map_or(default.codel.ce_threshold, |file::Threshold(span)| span),
+            ce_selector: selector.map_or(default.codel.ce_selector, |selector| selector.value),
+            ce_mask: selector.map_or(default.codel.ce_mask, |selector| selector.mask),
+            ecn: file.ecn.unwrap_or(default.codel.ecn),
+            ..default.codel
+        },
+        ..default
     };
-    if params.target >= params.interval {
+    consistent(path, file, &params, findings);
+    params
+}
+
+/// Values of fq_codel that exclude each other.
+fn consistent(path: &str, file: &file::Direction, params: &fq_codel::Params, findings: &mut Findings<'_>) {
+    let codel::Params { target, interval, .. } = params.codel;
+    if target >= interval {
         let (key, span) = match (&file.target, &file.interval) {
-            (Some(target), _) => ("target", target.span()),
-            (None, interval) => ("interval", interval.as_ref().map(Spanned::span).unwrap_or_default()),
+            (Some(given), _) => ("target", given.span()),
+            (None, given) => ("interval", given.as_ref().map(Spanned::span).unwrap_or_default()),
         };
-        let what = Mistake::NotBelow(format!("interval = \"{}\"", units::time(params.interval)));
-        let what = if key == "target" { what } else { above_target(params.target) };
-        let accepted = format!("target below interval = \"{}\"", units::time(params.interval));
+        let what = Mistake::NotBelow(format!("interval = \"{}\"", units::time(interval)));
+        let what = if key == "target" { what } else { above_target(target) };
+        let accepted = format!("target below interval = \"{}\"", units::time(interval));
         let remedy = "RFC 8289 recommends a target of 5 to 10 % of interval";
         findings.error(At::value(path, key, span), what, accepted, remedy);
     }
@@ -220,7 +232,6 @@ fn fq_codel(path: &str, file: &file::Direction, mtu: u16, findings: &mut Finding
         let accepted = format!("at most {} (memory_limit)", params.memory_limit);
         findings.error(At::value(path, "quantum", span.unwrap_or_default()), what, accepted, remedy);
     }
-    params
 }
 
 fn above_target(target: Duration) -> Mistake {
@@ -276,16 +287,16 @@ fn frame_time(
     mtu: u16,
     findings: &mut Findings<'_>,
 ) {
-    let model::Qdisc::FqCodel(params) = direction.qdisc else { return };
+    let qdisc::Params::FqCodel(fq_codel::Params { codel, .. }) = direction.qdisc else { return };
     let bits = (u64::from(mtu) + u64::from(ETHER_HEADER)) * 8;
     let micros = (bits * 1_000_000).div_ceil(bits_per_sec.max(1));
     let frame = Duration::from_micros(micros);
-    if frame > params.target {
+    if frame > codel.target {
         let what = Concern::TargetBelowFrame(units::time(frame).to_string());
         let remedy = format!(
             "set target to at least \"{}\", one and a half times that, as target = \"{}\" can never be met",
             units::time(Duration::from_micros(micros.saturating_mul(3).div_ceil(2))),
-            units::time(params.target)
+            units::time(codel.target)
         );
         findings.warn(At::value(path, "bandwidth", span), what, remedy);
     }

@@ -12,9 +12,13 @@ use crate::error::{At, Concern, Findings, Mistake, nearest};
 /// Checks `args`, given that links use `devices`.
 pub(crate) fn check(args: &[Spanned<String>], devices: &[Device], findings: &mut Findings<'_>) {
     let mut seen: Vec<&'static str> = Vec::new();
-    let mut rest = args.iter();
+    let mut rest = args.iter().peekable();
     while let Some(arg) = rest.next() {
-        let Some((option, inline)) = split(arg, findings) else { continue };
+        let Some((option, inline)) = split(arg, findings) else {
+            // An unknown option may take a value, which is none of our business either.
+            rest.next_if(|value| arg.get_ref().starts_with('-') && !value.get_ref().starts_with('-'));
+            continue;
+        };
         let value = match (option.value, inline) {
             (Value::None, Some(_)) => {
                 let what = format!("{} takes no value", option.name);

@@ -2,9 +2,12 @@
 
 use std::fmt::{self, Write as _};
 
+use shaper::qdisc::{self, fq_codel};
+use shaper::rate::{Framing, Overhead};
 use toml::Value;
 
-use crate::model::{Config, Direction, FqCodel, Link, Port, Qdisc};
+use crate::model::{Config, Direction, Link, Port};
+use crate::schema::{FIFO, FQ_CODEL};
 use crate::units::{rate, size, time};
 
 impl Config {
@@ -66,38 +69,52 @@ impl Direction {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let bandwidth =
             self.bandwidth.map_or("unlimited".to_owned(), |bandwidth| rate(bandwidth).to_string());
-        let mut rows = vec![
-            ("qdisc", quote(self.qdisc.name())),
+        let shaping = [
             ("bandwidth", quote(&bandwidth)),
-            ("overhead", self.overhead.to_string()),
+            ("overhead", overhead(&self.overhead)),
             ("mpu", self.overhead.mpu.to_string()),
-            ("atm", quote(self.overhead.framing.name())),
+            ("atm", quote(framing(self.overhead.framing))),
             ("catch-up", quote(&time(self.catch_up).to_string())),
         ];
-        match &self.qdisc {
-            Qdisc::Fifo(fifo) => rows.push(("limit", fifo.limit.to_string())),
-            Qdisc::FqCodel(params) => rows.extend(params.rows()),
-        }
-        rows
+        let (name, options) = match &self.qdisc {
+            qdisc::Params::Fifo(params) => (FIFO, vec![("limit", params.limit.to_string())]),
+            qdisc::Params::FqCodel(params) => (FQ_CODEL, fq_codel_rows(params)),
+        };
+        std::iter::once(("qdisc", quote(name))).chain(shaping).chain(options).collect()
     }
 }
 
-impl FqCodel {
-    fn rows(&self) -> [(&'static str, String); 10] {
-        let threshold = self.ce_threshold.map_or("off".to_owned(), |threshold| time(threshold).to_string());
-        let selector = self.ce_threshold_selector;
-        [
-            ("limit", self.limit.to_string()),
-            ("flows", self.flows.to_string()),
-            ("target", quote(&time(self.target).to_string())),
-            ("interval", quote(&time(self.interval).to_string())),
-            ("quantum", self.quantum.to_string()),
-            ("ecn", self.ecn.to_string()),
-            ("ce_threshold", quote(&threshold)),
-            ("ce_threshold_selector", quote(&format!("{:#04x}/{:#04x}", selector.value, selector.mask))),
-            ("drop_batch", self.drop_batch.to_string()),
-            ("memory_limit", quote(&size(self.memory_limit.into()).to_string())),
-        ]
+fn fq_codel_rows(params: &fq_codel::Params) -> Vec<(&'static str, String)> {
+    let codel = &params.codel;
+    let threshold = codel.ce_threshold.map_or("off".to_owned(), |threshold| time(threshold).to_string());
+    vec![
+        ("limit", params.limit.to_string()),
+        ("flows", params.flows.to_string()),
+        ("target", quote(&time(codel.target).to_string())),
+        ("interval", quote(&time(codel.interval).to_string())),
+        ("quantum", params.quantum.to_string()),
+        ("ecn", codel.ecn.to_string()),
+        ("ce_threshold", quote(&threshold)),
+        ("ce_threshold_selector", quote(&format!("{:#04x}/{:#04x}", codel.ce_selector, codel.ce_mask))),
+        ("drop_batch", params.drop_batch.to_string()),
+        ("memory_limit", quote(&size(params.memory_limit.into()).to_string())),
+    ]
+}
+
+/// The value of the key `overhead`; mpu and framing have keys of their own.
+fn overhead(overhead: &Overhead) -> String {
+    match (overhead.ip_length, overhead.bytes) {
+        (true, bytes) => bytes.to_string(),
+        (false, 0) => quote("raw"),
+        (false, bytes) => quote(&format!("raw overhead {bytes}")),
+    }
+}
+
+fn framing(framing: Framing) -> &'static str {
+    match framing {
+        Framing::None => "noatm",
+        Framing::Atm => "atm",
+        Framing::Ptm => "ptm",
     }
 }
 

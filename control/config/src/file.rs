@@ -8,11 +8,12 @@ use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use shaper::rate;
 use shaper::time::Duration;
 use shaper::units::Rate;
 use toml::Spanned;
 
-use crate::{device, model, overhead, units};
+use crate::{device, schema, units};
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -142,11 +143,14 @@ pub(crate) struct Size(pub(crate) u64);
 /// `VALUE/MASK`.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Selector(pub(crate) model::Selector);
+pub(crate) struct Selector {
+    pub(crate) value: u8,
+    pub(crate) mask: u8,
+}
 
 /// A number of bytes, or keywords.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Overhead(pub(crate) overhead::Overhead);
+pub(crate) struct Overhead(pub(crate) rate::Overhead);
 
 impl TryFrom<String> for Bandwidth {
     type Error = String;
@@ -191,7 +195,24 @@ impl TryFrom<String> for Selector {
         if value & !mask != 0 {
             return Err("VALUE has bits that MASK does not look at, so nothing would ever match".to_owned());
         }
-        Ok(Self(model::Selector { value, mask }))
+        Ok(Self { value, mask })
+    }
+}
+
+impl TryFrom<&str> for Overhead {
+    type Error = String;
+    fn try_from(words: &str) -> Result<Self, String> {
+        let overhead: rate::Overhead =
+            words.parse().map_err(|error: rate::OverheadError| error.to_string())?;
+        let range = schema::OVERHEAD_MIN..=schema::OVERHEAD_MAX;
+        let sum = overhead.bytes;
+        if words.trim().is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        range
+            .contains(&sum.into())
+            .then_some(Self(overhead))
+            .ok_or_else(|| format!("it adds up to {sum} bytes"))
     }
 }
 
@@ -217,11 +238,10 @@ impl<'de> Deserialize<'de> for Overhead {
                 f.write_str("a number of bytes or keywords")
             }
             fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Overhead, E> {
-                let overhead = overhead::Overhead::of_bytes(bytes);
-                overhead.map(Overhead).ok_or_else(|| E::custom("out of range"))
+                Overhead::try_from(format!("overhead {bytes}").as_str()).map_err(E::custom)
             }
             fn visit_str<E: de::Error>(self, words: &str) -> Result<Overhead, E> {
-                overhead::Overhead::parse(words).map(Overhead).map_err(E::custom)
+                Overhead::try_from(words).map_err(E::custom)
             }
         }
         deserializer.deserialize_any(NumberOrWords)

@@ -15,7 +15,6 @@ mod effective;
 pub mod error;
 mod file;
 pub mod model;
-pub mod overhead;
 pub mod schema;
 pub mod units;
 

@@ -1,10 +1,11 @@
 //! What the file means: checked values in the types of the dataplane, defaults filled in.
 
+use shaper::qdisc;
+use shaper::rate::Overhead;
 use shaper::time::Duration;
 use shaper::units::Rate;
 
 use crate::device::Device;
-use crate::overhead::Overhead;
 
 /// A whole configuration. Every value is within the range that the schema gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,63 +89,13 @@ pub struct Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direction {
     /// The queueing discipline.
-    pub qdisc: Qdisc,
+    pub qdisc: qdisc::Params,
     /// Shape to this rate; `None`: unlimited.
     pub bandwidth: Option<Rate>,
     /// What a packet counts as.
     pub overhead: Overhead,
     /// Most lateness that is made up.
     pub catch_up: Duration,
-}
-
-/// A queueing discipline and its options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Qdisc {
-    /// RFC 8290.
-    FqCodel(FqCodel),
-    /// One queue, oldest first.
-    Fifo(Fifo),
-}
-
-/// The options of tc-fq_codel(8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FqCodel {
-    /// Most packets queued.
-    pub limit: u32,
-    /// Number of flow queues.
-    pub flows: u32,
-    /// Acceptable standing delay, below `interval`.
-    pub target: Duration,
-    /// How long the delay must stay above `target`.
-    pub interval: Duration,
-    /// Bytes a flow may send in its turn.
-    pub quantum: u32,
-    /// Mark in place of dropping where possible.
-    pub ecn: bool,
-    /// Mark every packet that waited longer; `None`: off.
-    pub ce_threshold: Option<Duration>,
-    /// Which packets `ce_threshold` applies to.
-    pub ce_threshold_selector: Selector,
-    /// Most packets dropped at once on overload.
-    pub drop_batch: u32,
-    /// Most memory queued packets may hold, in bytes.
-    pub memory_limit: u32,
-}
-
-/// A packet matches when its DS/ECN byte `& mask == value`. Both 0: every packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Selector {
-    /// What must result.
-    pub value: u8,
-    /// The bits looked at.
-    pub mask: u8,
-}
-
-/// The options of a FIFO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fifo {
-    /// Most packets queued.
-    pub limit: u32,
 }
 
 impl Lcores {
@@ -166,16 +117,6 @@ impl Poll {
     }
 }
 
-impl Qdisc {
-    /// `tc`'s name.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Qdisc::FqCodel(_) => crate::schema::FQ_CODEL,
-            Qdisc::Fifo(_) => crate::schema::FIFO,
-        }
-    }
-}
-
 impl Port {
     /// Default MTU: Ethernet's.
     pub const MTU: u16 = 1_500;
@@ -183,39 +124,9 @@ impl Port {
     pub const RING: u16 = 1_024;
 }
 
-impl Direction {
-    /// Default `catch-up`.
-    pub const CATCH_UP: Duration = Duration::from_millis(10);
-}
-
 impl Link {
     /// Default `link-down-hold`.
     pub const LINK_DOWN_HOLD: Duration = Duration::from_millis(100);
-}
-
-impl FqCodel {
-    /// The defaults of tc-fq_codel(8) in front of a port with this MTU in bytes.
-    pub const fn with_mtu(mtu: u16) -> Self {
-        Self {
-            limit: 10_240,
-            flows: 1_024,
-            target: Duration::from_millis(5),
-            interval: Duration::from_millis(100),
-            quantum: if mtu as u32 + ETHER_HEADER < 256 { 256 } else { mtu as u32 + ETHER_HEADER },
-            ecn: true,
-            ce_threshold: None,
-            ce_threshold_selector: Selector { value: 0, mask: 0 },
-            drop_batch: 64,
-            memory_limit: 32 << 20,
-        }
-    }
-}
-
-impl Default for Fifo {
-    /// The queue length of a Linux device.
-    fn default() -> Self {
-        Self { limit: 1_000 }
-    }
 }
 
 /// Bytes in front of the IP packet in an untagged frame.

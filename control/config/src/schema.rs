@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use shaper::rate::{Limiter, Overhead};
 use shaper::time::Duration;
 use shaper::units::Rate;
 
@@ -314,7 +315,7 @@ pub static DIRECTION: Table = Table {
         },
         Key {
             name: "bandwidth",
-            kind: Kind::Rate(Rate::from_bits_per_sec(64_000), Rate::from_bits_per_sec(400_000_000_000)),
+            kind: Kind::Rate(Limiter::MIN, Rate::from_bits_per_sec(400_000_000_000)),
             default: "\"unlimited\"",
             example: "\"20Mbit\"",
             change: Change::Live,
@@ -332,7 +333,7 @@ pub static DIRECTION: Table = Table {
         },
         Key {
             name: "mpu",
-            kind: Kind::Number(0, 256, "bytes"),
+            kind: Kind::Number(*Overhead::MPU.start() as i64, *Overhead::MPU.end() as i64, "bytes"),
             default: "as overhead's keywords say, else 0",
             example: "64",
             change: Change::Live,
@@ -466,6 +467,10 @@ pub static DIRECTION: Table = Table {
 pub const FQ_CODEL: &str = "fq_codel";
 /// One queue, oldest first.
 pub const FIFO: &str = "fifo";
+/// Least overhead in bytes.
+pub const OVERHEAD_MIN: i64 = *Overhead::BYTES.start() as i64;
+/// Most overhead in bytes.
+pub const OVERHEAD_MAX: i64 = *Overhead::BYTES.end() as i64;
 /// Longest name of a link.
 pub const NAME_MAX: usize = 32;
 /// Highest CPU number.
@@ -524,9 +529,7 @@ impl fmt::Display for Kind {
             Kind::Device => f.write_str("a PCI address or a vdev with its arguments"),
             Kind::Overhead => write!(
                 f,
-                "a bare whole number from {} to {} (bytes), or keywords of tc-cake(8)",
-                crate::overhead::MIN,
-                crate::overhead::MAX
+                "a bare whole number from {OVERHEAD_MIN} to {OVERHEAD_MAX} (bytes), or tc-cake(8)'s overhead words"
             ),
             Kind::Selector => f.write_str("\"VALUE/MASK\", each 0 to 0xff"),
             Kind::Strings => f.write_str("an array of strings"),
