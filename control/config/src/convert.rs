@@ -41,7 +41,7 @@ struct Taken {
 }
 
 fn lcores(lcores: &file::Lcores, findings: &mut Findings<'_>) -> model::Lcores {
-    let main = *lcores.main.get_ref();
+    let main = lcores.main;
     let mut workers = Vec::new();
     for worker in &lcores.workers {
         let at = At::value("eal.lcores", "workers", worker.span());
@@ -266,13 +266,16 @@ fn concerns(
         frame_time(path, bandwidth.span(), direction, rate.bits_per_sec(), mtu, findings);
     }
     if direction.bandwidth.is_none() {
-        let spans = [
-            ("overhead", file.overhead.as_ref().map(Spanned::span)),
-            ("mpu", file.mpu.as_ref().map(Spanned::span)),
-            ("atm", file.atm.as_ref().map(Spanned::span)),
-            ("catch-up", file.catch_up.as_ref().map(Spanned::span)),
+        let counts = direction.overhead != Overhead::default();
+        let catches_up = direction.catch_up != Limiter::CATCH_UP;
+        let given = [
+            ("overhead", counts, file.overhead.as_ref().map(Spanned::span)),
+            ("mpu", counts, file.mpu.as_ref().map(Spanned::span)),
+            ("atm", counts, file.atm.as_ref().map(Spanned::span)),
+            ("catch-up", catches_up, file.catch_up.as_ref().map(Spanned::span)),
         ];
-        for (key, span) in spans.into_iter().filter_map(|(key, span)| span.map(|span| (key, span))) {
+        for (key, _, span) in given.into_iter().filter(|(_, means, _)| *means) {
+            let Some(span) = span else { continue };
             findings.warn(
                 At::value(path, key, span),
                 Concern::WithoutBandwidth,
@@ -280,13 +283,17 @@ fn concerns(
             );
         }
     }
-    if let (Some(selector), None) = (&file.ce_threshold_selector, &file.ce_threshold) {
+    if let (Some(selector), qdisc::Params::FqCodel(fq_codel::Params { codel, .. })) =
+        (&file.ce_threshold_selector, &direction.qdisc)
+        && codel.ce_threshold.is_none()
+        && codel.ce_mask != 0
+    {
         let at = At::value(path, "ce_threshold_selector", selector.span());
         findings.warn(at, Concern::WithoutThreshold, "add ce_threshold, or remove it");
     }
 }
 
-/// RFC 8289, section 4.4: the target must not be below the time that a full frame takes.
+/// RFC 8290 on the target: it must not be below the time that a full frame takes, or CoDel drops without cause.
 fn frame_time(
     path: &str,
     span: Range<usize>,

@@ -190,7 +190,7 @@ static DRIVERS: [Driver; 12] = [
     driver("net_vhost", &["iface"], Some("iface")),
     driver("net_memif", &[], None),
     driver("net_ring", &[], None),
-    driver("net_pcap", &["rx_pcap", "iface", "rx_iface", "rx_iface_in"], Some("iface")),
+    driver("net_pcap", &["rx_pcap", "tx_pcap", "iface", "rx_iface", "tx_iface"], Some("iface")),
     driver("net_null", &[], None),
     driver("net_bonding", &["slave", "member"], None),
     driver("net_failsafe", &[], None),

@@ -37,7 +37,7 @@ pub(crate) struct Eal {
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lcores {
-    pub(crate) main: Spanned<u32>,
+    pub(crate) main: u32,
     pub(crate) workers: Vec<Spanned<u32>>,
 }
 

@@ -11,7 +11,7 @@ fn every_example_is_right_and_reads_back() {
         assert!(loaded.warnings.is_empty(), "{name}: {}", loaded.warnings[0]);
         let printed = loaded.config.to_toml();
         let again = config::parse("printed", &printed).unwrap_or_else(|errors| panic!("{printed}\n{errors}"));
-        assert_eq!(again.config, loaded.config, "{printed}");
+        assert_eq!((again.config, again.warnings), (loaded.config.clone(), vec![]), "{printed}");
         for link in &loaded.config.links {
             for port in [&link.a, &link.b] {
                 drivers.push(match port.device.bus() {
@@ -49,6 +49,16 @@ fn the_first_example_is_printed_with_its_defaults() {
 fn the_smallest_file_is_right() {
     let loaded = config::parse("MINIMAL", config::MINIMAL).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(loaded.warnings, []);
+}
+
+/// Nested or dotted so deeply that a parser without a bound would overflow its stack.
+#[test]
+fn no_depth_makes_it_overflow() {
+    for part in ["[", "{", "a = [", "[[", "a.", "a = { a", "{ a = ", "\"\".", "[a.", "x = [{ y = "] {
+        let text = part.repeat(50_000);
+        assert!(config::parse("DEEP", &text).is_err());
+        assert!(config::parse("DEEP", &format!("x = {text}")).is_err());
+    }
 }
 
 /// Examples and this crate's own wrong files, cut, spliced and with bytes changed: an answer, never a panic, and
@@ -93,7 +103,7 @@ fn no_file_makes_it_panic() {
     let seeds: Vec<Vec<char>> = seeds.iter().map(|text| text.chars().collect()).collect();
     let mut numbers = Numbers(7);
     let mut accepted = 0;
-    for round in 0..6_000 {
+    for round in 0..4_000 {
         let seed = &seeds[round % seeds.len()];
         let from = if numbers.below(3) == 0 { numbers.below(seed.len()) } else { 0 };
         let mut text: Vec<char> = seed.iter().skip(from).take(2_000).copied().collect();
@@ -114,5 +124,5 @@ fn no_file_makes_it_panic() {
             Err(errors) => assert!(!errors.0.is_empty() && !errors.to_string().is_empty()),
         }
     }
-    assert!(accepted > 100, "only {accepted} files were accepted: the others were cut too short to say much");
+    assert!(accepted > 60, "only {accepted} files were accepted: the others were cut too short to say much");
 }

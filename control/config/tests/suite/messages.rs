@@ -119,6 +119,7 @@ fn every_mistake_is_told() {
     let second = |keys: &str| format!("{link}[[link]]\n{keys}\n");
     let files = [
         "[[link]\nname = home\nb = = 3\n".to_owned(),
+        format!("{link}name = \"again\"\n"),
         String::new(),
         "link = []\n".to_owned(),
         "[eal]\nargs = []\n".to_owned(),
@@ -138,7 +139,7 @@ fn every_mistake_is_told() {
         up("qdisc = \"fq-codel\""),
         up("bandwith = \"20Mbit\", ce-threshold = \"1ms\", colour = \"red\", noecn = true"),
         format!("{link}bandwidth = \"20Mbit\"\nup = \"down\"\n"),
-        eal("\"--file-prefix\", \"x\", \"--proc-type=secondary\", \"-l\", \"0\", \"-l0-3\", \"--lcores=0\", \"-h\""),
+        eal("\"--file-prefix\", \"x\", \"--proc-type=secondary\", \"-l\", \"0\", \"-l0-3\", \"--lcore=0\", \"-h\""),
         eal("\"--vdev\", \"net_null0\", \"--vdev=net_null9\", \"--vdev=net_null1,size=64\""),
         "[[link]]\nname = \"x\"\na = \"01:00.0\"\nb = \"01:00.1\"\n[eal]\nargs = [\"-a\", \"0000:01:00.0,x=1\", \"--no-pci\", \"-b01:00.2\"]\n".to_owned(),
         eal("\"--no-huge\", \"--in-memory\""),
