@@ -1,7 +1,7 @@
 //! Every key of the file: what it takes, its default, its range, whether it can change while weir runs.
 //!
 //! The one table behind the checks and their messages, `Schema`'s listing and the generated documentation.
-//! A test holds it against the serde types in [`crate::file`] and the printed defaults. A key is added here,
+//! A test holds it against the serde types in `file` and the printed defaults. A key is added here,
 //! in `file` and where it is converted; forgetting one of them fails that test.
 
 use std::fmt;
