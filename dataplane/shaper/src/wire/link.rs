@@ -35,7 +35,7 @@ pub struct Network {
 ///
 /// Two scopes are equal exactly when the last four VLAN identifiers, the last PPPoE session, the
 /// last service label, the number of tunnels and the last tunnel identifier are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// VLAN identifiers in the upper 48 bits, the last one lowest; PPPoE session in the lower 16.
     links: u64,
@@ -44,6 +44,9 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Nothing was passed that separates address spaces.
+    pub const GLOBAL: Self = Self { links: 0, tunnels: 0 };
+
     /// Whether nothing was passed that separates address spaces.
     #[inline]
     pub const fn is_global(self) -> bool {
@@ -99,7 +102,7 @@ impl Scope {
 /// length of all of it in bytes.
 #[inline]
 pub fn find(frame: &[u8], wire_len: usize) -> Network {
-    find_within(frame, wire_len, Scope::default())
+    find_within(frame, wire_len, Scope::GLOBAL)
 }
 
 /// As [`find`], for a frame that was carried in `scope`.
@@ -269,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_scope_keeps_what_it_says_and_no_more() {
-        let all = Scope::default().vlan(1).vlan(2).vlan(3).vlan(4).session(5).label(6).tunnel(Some(7));
+        let all = Scope::GLOBAL.vlan(1).vlan(2).vlan(3).vlan(4).session(5).label(6).tunnel(Some(7));
         assert_eq!(all.words(), [0x0010_0200_3004_0005, 0x0000_0601_0000_0007]);
         assert_eq!(all.vlan(0), all, "a priority tag is no VLAN");
         assert_eq!(all.vlan(4095).words()[0], 0x0020_0300_4fff_0005, "the outermost of five is lost");
@@ -278,9 +281,9 @@ mod tests {
             [0x0010_0200_3004_ffff, 0x0fff_ff01_0000_0007]
         );
         assert_eq!(all.tunnel(None).words()[1], 0x0000_0602_0000_0007, "the identifier around it");
-        let many = (0..300).fold(Scope::default(), |scope, _| scope.tunnel(None));
+        let many = (0..300).fold(Scope::GLOBAL, |scope, _| scope.tunnel(None));
         assert_eq!(many.words(), [0, 0xff_0000_0000]);
-        assert!(Scope::default().is_global() && !all.is_global());
+        assert!(Scope::GLOBAL.is_global() && !all.is_global());
     }
 
     #[test]
