@@ -115,20 +115,12 @@ fn testpmd(setup: &Setup<'_>) -> Command {
     let [a, b] = setup.taps;
     // Its lines come at once only to a terminal, unless stdbuf says otherwise.
     let mut testpmd = command("stdbuf");
-    testpmd.args(["-oL", "dpdk-testpmd"]);
-    testpmd.args([
-        "-l",
-        &format!("0,{}", setup.poll_cpu),
-        "--no-huge",
-        "-m",
-        "256",
-        "--no-shconf",
-        "--no-pci",
-    ]);
-    testpmd.args(["--file-prefix", &file_prefix()]);
-    testpmd.args(["--vdev", &format!("net_tap0,iface={a}"), "--vdev", &format!("net_tap1,iface={b}")]);
-    // --stats-period keeps it running without a terminal.
-    testpmd.args(["--", "--forward-mode=io", "--total-num-mbufs=8192", "--stats-period=3600"]);
+    testpmd.args(["-oL", "dpdk-testpmd", "-l", &format!("0,{}", setup.poll_cpu)]);
+    testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry --no-pci --file-prefix".split(' '));
+    testpmd.args([&file_prefix(), "--vdev", &format!("net_tap0,iface={a}")]);
+    testpmd.args(["--vdev", &format!("net_tap1,iface={b}")]);
+    // A period of statistics keeps it running without a terminal.
+    testpmd.args("-- --forward-mode=io --total-num-mbufs=8192 --stats-period=3600".split(' '));
     testpmd
 }
 

@@ -18,6 +18,8 @@ pub struct PingSeries {
     pub runs: Vec<Vec<(f64, f64)>>,
     /// Median under load in ms.
     pub median: f64,
+    /// From where on it was taken, seconds.
+    pub median_from: f64,
 }
 
 /// Draws all cases over one logarithmic ordinate and writes `path`.
@@ -32,8 +34,8 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 fn draw(path: &Path, title: &str, subtitle: &str, series: &[PingSeries]) -> Drawn {
     let canvas = SVGBackend::new(path, SIZE).into_drawing_area();
     canvas.fill(&WHITE)?;
-    canvas.draw_text(title, &text(30).into_text_style(&canvas).color(&INK), (LEFT as i32, 22))?;
-    canvas.draw_text(subtitle, &text(18).into_text_style(&canvas).color(&GREY), (LEFT as i32, 62))?;
+    canvas.draw_text(title, &text(32).into_text_style(&canvas).color(&INK), (LEFT as i32, 22))?;
+    canvas.draw_text(subtitle, &text(19).into_text_style(&canvas).color(&GREY), (LEFT as i32, 64))?;
     draw_chart(&canvas, series)?;
     canvas.present()?;
     Ok(())
@@ -44,10 +46,11 @@ fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries]) -> Drawn {
     let (low, high) = decades(series);
     let mut chart = ChartBuilder::on(canvas)
         .margin_top(104)
-        .margin_right(190)
-        .margin_bottom(16)
-        .x_label_area_size(56)
-        .y_label_area_size(LEFT)
+        .margin_right(200)
+        .margin_bottom(MARGIN)
+        .margin_left(MARGIN)
+        .x_label_area_size(60)
+        .y_label_area_size(LEFT - MARGIN)
         .build_cartesian_2d(from..to, (low..high).log_scale())?;
     let idle = Rectangle::new([(from, low), (0.0_f64.clamp(from, to), high)], SHADE.filled());
     chart.draw_series([idle])?;
@@ -55,14 +58,16 @@ fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries]) -> Drawn {
         .configure_mesh()
         .axis_style(GREY)
         .bold_line_style(GREY.mix(0.35))
-        .light_line_style(GREY.mix(0.1))
+        .light_line_style(GREY.mix(0.12))
+        .max_light_lines(9)
+        .x_max_light_lines(1)
         .x_labels(12)
-        .x_desc("seconds under load (shaded: idle)")
-        .y_desc("ping, ms (log)")
+        .x_desc("seconds since the load began (shaded: idle before)")
+        .y_desc("ping, ms")
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| format!("{y}"))
-        .label_style(text(18).color(&INK))
-        .axis_desc_style(text(18).color(&GREY))
+        .label_style(text(20).color(&INK))
+        .axis_desc_style(text(20).color(&GREY))
         .draw()?;
     for case in series {
         for run in &case.runs {
@@ -70,7 +75,7 @@ fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries]) -> Drawn {
         }
     }
     for case in series.iter().filter(|case| case.median.is_finite()) {
-        let level = [(0.0, case.median), (to, case.median)];
+        let level = [(case.median_from, case.median), (to, case.median)];
         chart.draw_series(DashedLineSeries::new(level, 10, 6, case.colour.stroke_width(3)))?;
         let (x, y) = chart.backend_coord(&(to, case.median));
         label(canvas, (x + 10, y), case)?;
@@ -80,9 +85,9 @@ fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries]) -> Drawn {
 
 fn label(canvas: &Canvas<'_>, (x, y): (i32, i32), case: &PingSeries) -> Drawn {
     let beside = |size| text(size).into_text_style(canvas).color(&case.colour);
-    canvas.draw_text(&case.label, &beside(22).pos(Pos::new(HPos::Left, VPos::Bottom)), (x, y))?;
+    canvas.draw_text(&case.label, &beside(26).pos(Pos::new(HPos::Left, VPos::Bottom)), (x, y))?;
     let median = format!("median {} ms", significant(case.median));
-    canvas.draw_text(&median, &beside(18).pos(Pos::new(HPos::Left, VPos::Top)), (x, y))?;
+    canvas.draw_text(&median, &beside(20).pos(Pos::new(HPos::Left, VPos::Top)), (x, y))?;
     Ok(())
 }
 
@@ -118,7 +123,8 @@ fn text(size: u32) -> TextStyle<'static> {
 
 /// Wide enough that a line of one ping per 20 ms still shows its single points.
 const SIZE: (u32, u32) = (1400, 760);
-const LEFT: u32 = 84;
+const MARGIN: u32 = 20;
+const LEFT: u32 = 120;
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const GREY: RGBColor = RGBColor(0x6b, 0x72, 0x7a);
 const SHADE: RGBColor = RGBColor(0xf1, 0xf3, 0xf5);
@@ -129,7 +135,7 @@ mod tests {
 
     fn series(values: &[f64]) -> PingSeries {
         let run = values.iter().enumerate().map(|(x, &y)| (x as f64 - 1.0, y)).collect();
-        PingSeries { label: "case".into(), colour: RED, runs: vec![run], median: 2.0 }
+        PingSeries { label: "case".into(), colour: RED, runs: vec![run], median: 2.0, median_from: 0.0 }
     }
 
     #[test]

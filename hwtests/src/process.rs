@@ -18,6 +18,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Pid;
 pub use rustix::process::Signal;
 
 use crate::clock::{Interrupt, nap, now};
@@ -108,9 +109,10 @@ impl Process {
     }
 
     fn terminate(&mut self, signal: Signal, grace: Duration) -> Result<()> {
+        // An unreaped child keeps its pid, so no signal can hit a stranger.
+        let pid = Pid::from_child(&self.child);
         if self.ended()?.is_none() {
-            // An unreaped child keeps its pid, so the signal cannot hit a stranger.
-            rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
+            rustix::process::kill_process(pid, signal)
                 .with_context(|| format!("cannot signal {}", self.name))?;
             let end = now() + grace;
             while self.ended()?.is_none() && now() < end {
@@ -118,7 +120,8 @@ impl Process {
             }
         }
         if self.ended()?.is_none() {
-            self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
+            rustix::process::kill_process_group(pid, Signal::KILL)
+                .with_context(|| format!("cannot kill {}", self.name))?;
             self.status = Some(self.child.wait()?);
         }
         Ok(())

@@ -18,8 +18,14 @@ impl Progress {
         Self { terminal: stderr().is_terminal(), printed: None }
     }
 
+    /// Says what begins now.
+    pub fn stage(&mut self, line: &str) {
+        self.printed = None;
+        self.tick(line);
+    }
+
     /// Shows `line`, or leaves it out if this is no terminal and the last one was printed just now.
-    pub fn show(&mut self, line: &str) {
+    pub fn tick(&mut self, line: &str) {
         let due = self.printed.is_none_or(|at| now().duration_since(at) >= LOG_INTERVAL);
         // Progress that cannot be printed (a closed pipe) is no reason to fail.
         if self.terminal {
@@ -50,5 +56,5 @@ impl Drop for Progress {
     }
 }
 
-/// Between two lines in a log: four or five for one measured run.
+/// Between two lines in a log: three or four for one measured run.
 const LOG_INTERVAL: Duration = Duration::from_secs(5);

@@ -42,7 +42,7 @@ pub(crate) struct Run {
     /// Round trips under load, both ways, ms.
     pub(crate) loaded: Vec<f64>,
     pub(crate) lost: u32,
-    /// Points for the plot, one list each way: seconds since the measured time began, ms.
+    /// Points for the plot, one list each way: seconds since the load began, ms.
     pub(crate) points: [Vec<(f64, f64)>; 2],
     /// What TCP delivered up and down.
     pub(crate) received: [Received; 2],
@@ -59,13 +59,13 @@ pub(crate) fn run(
     progress: &mut Progress,
     interrupt: &Interrupt,
 ) -> Result<Run> {
-    progress.show(&format!("{label:<13} starting"));
+    progress.stage(&format!("{label:<13} starting"));
     let bed = Bed::new(plan, case, interrupt)?;
     let mut pingers = [
         Pinger::start(&bed.ends[0], ADDRESSES[1], PING_INTERVAL)?,
         Pinger::start(&bed.ends[1], ADDRESSES[0], PING_INTERVAL)?,
     ];
-    progress.show(&format!("{label:<13} idle ping"));
+    progress.stage(&format!("{label:<13} idle ping"));
     interrupt.sleep(SETTLE)?;
     let idle_from = unix_seconds();
     interrupt.sleep(IDLE)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(
     };
     let points = |samples: &[Sample]| {
         let shown = samples.iter().filter(|sample| (idle_from..to).contains(&sample.sent()));
-        shown.map(|sample| (sample.sent() - from, sample.rtt_ms)).collect()
+        shown.map(|sample| (sample.sent() - load_from, sample.rtt_ms)).collect()
     };
     Ok(Run {
         idle: sent(idle_from, load_from),
@@ -165,7 +165,7 @@ fn load(
     let [a, b] = &bed.ends;
     let mut up = Transfer::start(a, b, ADDRESSES[1], load, interrupt)?;
     let mut down = Transfer::start(b, a, ADDRESSES[0], load, interrupt)?;
-    progress.show(&format!("{label:<13} slow start"));
+    progress.stage(&format!("{label:<13} slow start"));
     interrupt.sleep(Duration::from_secs(OMIT.into()))?;
 
     let (from, began, first) = (unix_seconds(), now(), bed.bytes()?);
@@ -179,7 +179,7 @@ fn load(
         let passed = at.0.duration_since(began).as_secs_f64();
         if passed <= f64::from(plan.seconds) {
             link = rates((began, first), at);
-            progress.show(&status(plan, label, rates(last, at), pingers, passed));
+            progress.tick(&status(plan, label, rates(last, at), pingers, passed));
             last = at;
         } else if at.0 > limit {
             bail!("iperf3 did not end within {LATE:?} after its time");
@@ -225,7 +225,8 @@ pub(crate) const STREAMS: u32 = 4;
 pub(crate) const CONGESTION: &str = "cubic";
 /// TEST-NET-1 (RFC 5737); exists inside the namespaces only.
 const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
-const OMIT: u32 = 2;
+/// Seconds of load before the measured time: slow start.
+pub(crate) const OMIT: u32 = 2;
 const PING_INTERVAL: Duration = Duration::from_millis(20);
 /// Address resolution and the first scheduling of new processes.
 const SETTLE: Duration = Duration::from_millis(500);

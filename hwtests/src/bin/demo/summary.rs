@@ -9,7 +9,7 @@ use hwtests::report::{Better, Figure, Report};
 use hwtests::stats::{jain, median, quantile, spread};
 use plotters::style::RGBColor;
 
-use crate::rig::{CASES, CONGESTION, Plan, Run, STREAMS};
+use crate::rig::{CASES, CONGESTION, OMIT, Plan, Run, STREAMS};
 
 /// The outcome of a demo.
 pub(crate) struct Summary {
@@ -52,6 +52,7 @@ impl Summary {
             colour,
             runs: runs.iter().flat_map(|run| run.points.clone()).collect(),
             median: totals.median,
+            median_from: f64::from(OMIT),
         });
         let title = format!("Ping through {} Mbit/s, {STREAMS} TCP streams each way", plan.rate);
         Ok(Self { title, series: series.collect(), cases, report })
