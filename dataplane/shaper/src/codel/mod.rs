@@ -1,1 +1,6 @@
 //! CoDel (RFC 8289) and its kin.
+
+pub mod clock;
+#[allow(clippy::module_inception, reason = "CoDel proper beside its kin")]
+pub mod codel;
+pub mod inv_sqrt;
