@@ -1,4 +1,5 @@
 //! The demo takes everything away again, whenever it is stopped. Needs root and the demo's tools, as the demo does.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -60,13 +60,16 @@ enum Forwards {
 fn main() -> ExitCode {
     match demo(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(stderr(), "demo: {error:#}");
-            match error.downcast_ref() {
-                Some(Interrupted(signal)) => ExitCode::from(128 + *signal as u8),
-                None => ExitCode::FAILURE,
+        Err(error) => match error.downcast_ref() {
+            Some(Interrupted(signal)) => {
+                let _ = writeln!(stderr(), "demo: interrupted; everything it made is gone");
+                ExitCode::from(128 + *signal as u8)
             }
-        }
+            None => {
+                let _ = writeln!(stderr(), "demo: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 

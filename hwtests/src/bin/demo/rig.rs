@@ -48,7 +48,8 @@ pub(crate) struct Run {
     pub(crate) received: [Received; 2],
     /// Frames delivered up and down during the measured time, bit/s, ACKs and pings included.
     pub(crate) link: [f64; 2],
-    pub(crate) counters: Counters,
+    /// Of the whole run, idle time and slow start included.
+    pub(crate) counters: Option<Counters>,
 }
 
 /// Measures `case` once; whatever it made in the system is gone when it returns.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use hwtests::forwarder::Counters;
 use hwtests::plot::{PingSeries, ping_over_time, significant};
 use hwtests::report::{Better, Figure, Report};
 use hwtests::stats::{jain, median, quantile, spread};
@@ -36,10 +37,8 @@ struct Totals {
     medians: Vec<f64>,
     lost: u32,
     pings: usize,
-    drops: Option<u64>,
-    marks: Option<u64>,
-    poll_gaps: Option<u64>,
-    poll_gap_max_ms: Option<f64>,
+    /// Sums over the runs, if the forwarder counts.
+    counters: Option<Counters>,
 }
 
 impl Summary {
@@ -104,7 +103,6 @@ impl Totals {
         let fairness = runs.iter().flat_map(|run| run.received.iter().map(|way| jain(&way.streams)));
         let loaded: Vec<_> = runs.iter().flat_map(|run| run.loaded.iter().copied()).collect();
         let idle: Vec<_> = runs.iter().flat_map(|run| run.idle.iter().copied()).collect();
-        let counted = |count: fn(&Run) -> Option<u64>| runs.iter().map(count).sum();
         Self {
             label,
             goodput,
@@ -117,10 +115,13 @@ impl Totals {
             medians: runs.iter().map(|run| median(&run.loaded)).collect(),
             lost: runs.iter().map(|run| run.lost).sum(),
             pings: loaded.len(),
-            drops: counted(|run| run.counters.drops),
-            marks: counted(|run| run.counters.marks),
-            poll_gaps: counted(|run| run.counters.poll_gaps),
-            poll_gap_max_ms: runs.iter().filter_map(|run| run.counters.poll_gap_max_ms).reduce(f64::max),
+            counters: runs.iter().filter_map(|run| run.counters).reduce(|all, run| Counters {
+                drops: all.drops + run.drops,
+                marks: all.marks + run.marks,
+                missed: all.missed + run.missed,
+                poll_gaps: all.poll_gaps + run.poll_gaps,
+                poll_gap_max_us: all.poll_gap_max_us.max(run.poll_gap_max_us),
+            }),
         }
     }
 }
@@ -174,13 +175,13 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-fn count(value: Option<u64>) -> String {
-    value.map_or("-".into(), |value| value.to_string())
+fn counted(case: &Totals, cell: fn(&Counters) -> String) -> String {
+    case.counters.as_ref().map_or("-".into(), cell)
 }
 
 type Cell = fn(&Totals) -> String;
 
-const ROWS: [(&str, Cell); 11] = [
+const ROWS: [(&str, Cell); 12] = [
     ("goodput up", |case| format!("{:.1} %", median(&case.goodput[0]))),
     ("goodput down", |case| format!("{:.1} %", median(&case.goodput[1]))),
     ("link used, up / down", |case| format!("{:.1} / {:.1} %", case.link[0], case.link[1])),
@@ -189,11 +190,13 @@ const ROWS: [(&str, Cell); 11] = [
     ("ping loaded, median", |case| format!("{} ms", significant(case.median))),
     ("ping loaded, p95 / p99", |case| format!("{} / {} ms", significant(case.p95), significant(case.p99))),
     ("pings, lost", |case| format!("{}, {}", case.pings, case.lost)),
-    ("drops", |case| count(case.drops)),
-    ("marks", |case| count(case.marks)),
+    ("drops", |case| counted(case, |counters| counters.drops.to_string())),
+    ("marks", |case| counted(case, |counters| counters.marks.to_string())),
+    ("lost before the queue", |case| counted(case, |counters| counters.missed.to_string())),
     ("poll gaps > 1 ms, longest", |case| {
-        let longest = case.poll_gap_max_ms.map_or("-".into(), |ms| format!("{} ms", significant(ms)));
-        format!("{}, {longest}", count(case.poll_gaps))
+        counted(case, |counters| {
+            format!("{}, {} ms", counters.poll_gaps, significant(counters.poll_gap_max_us as f64 / 1e3))
+        })
     }),
 ];
 
