@@ -275,15 +275,23 @@ impl Drop for Device {
 
 /// The names of all attached ports.
 pub(super) fn names() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: walks DPDK's table of ports.
-    let mut id = unsafe { dpdk_sys::rte_eth_find_next(0) };
-    while u32::from(id) < dpdk_sys::SHIM_MAX_ETHPORTS {
-        names.extend(name(id));
-        // SAFETY: as above.
-        id = unsafe { dpdk_sys::rte_eth_find_next(id + 1) };
-    }
-    names
+    ids().filter_map(name).collect()
+}
+
+/// Whether the device has a port, open or not.
+pub(crate) fn has_port(device: &str) -> bool {
+    ids().any(|id| device_name(id).as_deref() == Some(device))
+}
+
+fn ids() -> impl Iterator<Item = u16> {
+    std::iter::successors(next_id(0), |id| next_id(id + 1))
+}
+
+/// The first port from `from` on.
+fn next_id(from: u16) -> Option<u16> {
+    // SAFETY: looks into DPDK's table of ports, whose end is SHIM_MAX_ETHPORTS.
+    let id = unsafe { dpdk_sys::rte_eth_find_next(from) };
+    (u32::from(id) < dpdk_sys::SHIM_MAX_ETHPORTS).then_some(id)
 }
 
 /// The name of a port.
