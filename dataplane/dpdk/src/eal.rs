@@ -143,11 +143,12 @@ impl Eal {
     /// [`EalError::AlreadyStarted`], also after a failed start; [`EalError::Init`] with what DPDK said.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
         let args = config.argv();
-        let mut argv = Argv::new(&args)?;
         let mut started = lock(&STARTED);
-        if std::mem::replace(&mut *started, true) {
+        if *started {
             return Err(EalError::AlreadyStarted);
         }
+        let mut argv = Argv::new(&args)?;
+        *started = true;
         signals::divert().map_err(EalError::Signals)?;
         let capture = log::Capture::start();
         // SAFETY: argc and argv describe a NULL-terminated array of C strings that is never freed;
@@ -193,7 +194,7 @@ impl Eal {
         let refused =
             |errno| EalError::Attach { device: devargs.into(), errno, remedy: attach_remedy(errno) };
         let _control = registry::control();
-        if has_port(device.name) {
+        if has_port(&device.name) {
             return Err(refused(Errno::EEXIST));
         }
         // SAFETY: three C strings that outlive the call; no port can be opened or closed meanwhile.
@@ -201,7 +202,7 @@ impl Eal {
         Errno::check(ret).map_err(refused)?;
         // The call succeeds for a device whose port was closed and which was not detached: nothing
         // is probed then, and no port appears.
-        if has_port(device.name) { Ok(device.name.to_owned()) } else { Err(refused(Errno::EEXIST)) }
+        if has_port(&device.name) { Ok(device.name.into_owned()) } else { Err(refused(Errno::EEXIST)) }
     }
 
     /// Detaches a device by name.
@@ -212,7 +213,7 @@ impl Eal {
         let device = Devargs::parse(name).ok_or_else(|| EalError::Devargs(name.into()))?;
         let (bus, c_name, _) = device.c_strings().map_err(|_| EalError::Devargs(name.into()))?;
         let control = registry::control();
-        if control.device_in_use(device.name) {
+        if control.device_in_use(&device.name) {
             return Err(EalError::InUse { device: name.into() });
         }
         // SAFETY: C strings that outlive the call; no port of the device is open, and none can be

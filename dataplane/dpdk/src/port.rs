@@ -93,6 +93,7 @@ impl Port {
 
     /// The names of all ports that are attached, open or not.
     pub fn names(_eal: &Eal) -> Vec<String> {
+        let _control = registry::control();
         device::names()
     }
 

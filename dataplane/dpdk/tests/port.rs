@@ -6,8 +6,8 @@ mod common;
 use common::{FullAtEnd, Running, burst_of, bytes, pattern, ring_port};
 use dpdk::testing::eal;
 use dpdk::{
-    Burst, EalError, Errno, Mbuf, Phase, Port, PortConfig, PortError, PortWarning, Ring, RxOffloads,
-    TxOffloads,
+    Burst, EalError, Errno, Mbuf, Mempool, MempoolConfig, Phase, Port, PortConfig, PortError, PortWarning,
+    Ring, RxOffloads, TxOffloads,
 };
 
 #[test]
@@ -240,6 +240,25 @@ fn a_refused_mtu_is_an_error_and_the_port_lives() {
     drop(port.start().unwrap());
     port.close().unwrap();
     eal.detach("net_ring_mtu").unwrap();
+}
+
+#[test]
+fn frames_that_fit_no_buffer_are_refused_at_set_up() {
+    let eal = eal();
+    let config = MempoolConfig { data_room: 640, cache: 0, ..MempoolConfig::new("small", 127) };
+    let pool = Mempool::create(&eal, &config).unwrap();
+    let name = eal.attach("net_null6").unwrap();
+    let mut port = Port::open(&eal, &name).unwrap();
+    let error = port.configure(&PortConfig::default(), &pool).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "port net_null6: a frame of MTU 1500 needs 1646 bytes of data room, the mempool has 640, and driver net_null \
+         cannot scatter; use a data room of 1646 or more, or a smaller MTU"
+    );
+    port.configure(&PortConfig { mtu: Some(494), ..PortConfig::default() }, &pool).unwrap();
+    assert_eq!(port.mtu().unwrap(), 494);
+    drop(port);
+    eal.detach(&name).unwrap();
 }
 
 #[test]

@@ -195,8 +195,10 @@ impl Device {
     fn check(&self, config: &PortConfig, info: &PortInfo, pool: &Mempool) -> Result<(), PortError> {
         self.in_range("rx_queues", config.rx_queues.into(), info, 1, info.max_rx_queues.into())?;
         self.in_range("tx_queues", config.tx_queues.into(), info, 1, info.max_tx_queues.into())?;
-        let Some(mtu) = config.mtu else { return Ok(()) };
-        self.in_range("mtu", mtu.into(), info, info.min_mtu.into(), info.max_mtu.into())?;
+        let mtu = config.mtu.unwrap_or(DEFAULT_MTU.min(info.max_mtu));
+        if config.mtu.is_some() {
+            self.in_range("mtu", mtu.into(), info, info.min_mtu.into(), info.max_mtu.into())?;
+        }
         let need = u32::from(mtu) + info.overhead + u32::from(HEADROOM);
         let have = u32::from(pool.data_room());
         let scatters = config.rx_wanted(info.rx_offloads).contains(RxOffloads::SCATTER);
@@ -316,5 +318,8 @@ fn has_removal_interrupt(raw: &dpdk_sys::rte_eth_dev_info) -> bool {
     // SAFETY: points into the device, which is open, or is null.
     unsafe { raw.dev_flags.as_ref() }.is_some_and(|flags| flags & dpdk_sys::SHIM_DEV_INTR_RMV != 0)
 }
+
+/// What ethdev sets where nothing else is asked for.
+const DEFAULT_MTU: u16 = 1500;
 
 const REMOVAL: dpdk_sys::rte_eth_event_type = dpdk_sys::RTE_ETH_EVENT_INTR_RMV;

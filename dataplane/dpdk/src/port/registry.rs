@@ -34,9 +34,10 @@ impl Control {
         self.0.remove(&port);
     }
 
-    /// Whether a port of the device is open.
+    /// Whether a port of the device is open. Some buses take names in either case, and a needless
+    /// refusal does no harm.
     pub(crate) fn device_in_use(&self, device: &str) -> bool {
-        self.0.values().any(|open| open == device)
+        self.0.values().any(|open| open.eq_ignore_ascii_case(device))
     }
 }
 
