@@ -285,7 +285,7 @@ fn attach_remedy(errno: Errno) -> &'static str {
 }
 
 /// Takes a lock whose holder may have panicked: what it guards is consistent at every point.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
