@@ -173,7 +173,10 @@ const HOST: u64 = 1 << 5;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::key::Kind;
+    use std::collections::BTreeMap;
     use std::hash::{DefaultHasher, Hasher};
+    use std::vec;
     use std::vec::Vec;
 
     fn sip<const C: usize, const D: usize>(key: u128, message: &[u8]) -> u64 {
@@ -200,6 +203,82 @@ mod tests {
             let mut reference = DefaultHasher::new();
             reference.write(&bytes[..len]);
             assert_eq!(sip::<1, 3>(0, &bytes[..len]), reference.finish(), "{len} bytes");
+        }
+    }
+
+    const EVERY_KIND: [Kind; 5] = [Kind::None, Kind::Ports, Kind::FlowLabel, Kind::Spi, Kind::IcmpId];
+
+    /// Keys that differ from one another in one bit of one field that matters to their family and kind.
+    fn neighbours(family: Family, kind: Kind) -> Vec<FlowKey> {
+        let key = FlowKey { source: 0x0a00_0001, destination: 0x0a00_0002, family, kind, ..FlowKey::EMPTY };
+        let address_bits = match family {
+            Family::Mac => 48,
+            Family::V4 => 32,
+            Family::V6 => 128,
+        };
+        let mut keys = vec![key, FlowKey { scope: key.scope.vlan(1), ..key }];
+        keys.push(FlowKey { scope: key.scope.tunnel(None), ..key });
+        for bit in 0..address_bits {
+            keys.push(FlowKey { source: key.source ^ 1 << bit, ..key });
+            keys.push(FlowKey { destination: key.destination ^ 1 << bit, ..key });
+        }
+        match (family, kind) {
+            (Family::Mac, _) => keys.extend((0..16).map(|bit| FlowKey { ethertype: 1 << bit, ..key })),
+            (_, Kind::None) => {}
+            (_, Kind::Ports) => {
+                keys.extend((0..16).map(|bit| FlowKey { source_port: 1 << bit, ..key }));
+                keys.extend((0..16).map(|bit| FlowKey { destination_port: 1 << bit, ..key }));
+            }
+            _ => keys.extend((0..32).map(|bit| FlowKey { id: 1 << bit, ..key })),
+        }
+        if family != Family::Mac {
+            keys.extend((0..8).map(|bit| FlowKey { protocol: 1 << bit, ..key }));
+        }
+        keys
+    }
+
+    #[test]
+    fn every_bit_of_a_key_makes_another_flow() {
+        let hasher = FlowHasher::new([9; 16]);
+        let v4 = EVERY_KIND.iter().flat_map(|&kind| neighbours(Family::V4, kind));
+        let v6 = EVERY_KIND.iter().flat_map(|&kind| neighbours(Family::V6, kind));
+        let keys: Vec<FlowKey> = v4.chain(v6).chain(neighbours(Family::Mac, Kind::None)).collect();
+        let mut seen = BTreeMap::new();
+        for key in &keys {
+            let other = seen.insert(hasher.flow(key), *key);
+            assert!(other.is_none_or(|other| other == reversed(key)), "{key:?} and {other:?}");
+        }
+        assert!(seen.len() > 2000);
+    }
+
+    fn reversed(key: &FlowKey) -> FlowKey {
+        FlowKey { source: key.destination, destination: key.source, ..*key }
+    }
+
+    #[test]
+    fn a_host_is_an_address_in_its_family_and_scope_and_nothing_else() {
+        let hasher = FlowHasher::new([9; 16]);
+        for family in [Family::Mac, Family::V4, Family::V6] {
+            for key in neighbours(family, Kind::Ports) {
+                let base = neighbours(family, Kind::None)[0];
+                let (is, was) = (hasher.hosts(&key), hasher.hosts(&base));
+                let same_scope = key.scope == base.scope;
+                assert_eq!(is.0 == was.0, same_scope && key.source == base.source, "{key:?}");
+                assert_eq!(is.1 == was.1, same_scope && key.destination == base.destination, "{key:?}");
+                assert_ne!(is.0, hasher.flow(&key));
+            }
+        }
+        let hosts = |family| hasher.hosts(&FlowKey { source: 1, destination: 2, family, ..FlowKey::EMPTY });
+        assert_ne!(hosts(Family::Mac), hosts(Family::V4));
+        assert_ne!(hosts(Family::V4), hosts(Family::V6));
+    }
+
+    #[test]
+    fn another_secret_is_another_function() {
+        let key = neighbours(Family::V4, Kind::Ports)[0];
+        for bit in 0..128 {
+            let secret = (1u128 << bit).to_le_bytes();
+            assert_ne!(FlowHasher::new(secret).flow(&key), FlowHasher::new([0; 16]).flow(&key));
         }
     }
 }

@@ -405,6 +405,11 @@ fn controls() -> Vec<(&'static str, Bytes, &'static str)> {
         ("arp", ethernet(0x0806, &[0; 46]), "mac 806 | 806@14 control"),
         ("arp in a vlan", ethernet(0x8100, &tag(7, 0x0806, &[0; 46])), "mac 806 [70000 0] | 806@18 control"),
         ("neighbour solicitation", discovery(135, 255), "6 p58 | ip@14 58@54 control"),
+        (
+            "neighbour advertisement with a flow label",
+            ethernet(0x86dd, &ipv6_with(9, 255, ICMPV6, &icmp(136))),
+            "6 p0 label 9 | ip@14 58@54 control",
+        ),
         ("redirect", discovery(137, 255), "6 p58 | ip@14 58@54 control"),
         ("neighbour solicitation from afar", discovery(135, 254), "6 p58 | ip@14 58@54"),
         ("multicast listener report", discovery(131, 255), "6 p58 | ip@14 58@54"),
@@ -414,6 +419,11 @@ fn controls() -> Vec<(&'static str, Bytes, &'static str)> {
             "per-vlan spanning tree",
             ethernet_to([1, 0, 0x0c, 0xcc, 0xcc, 0xcd], 0x8100, &tag(7, 50, &[0xaa; 50])),
             "mac aaaa [70000 0] | 32@18 control",
+        ),
+        (
+            "ip to the address of bridges",
+            ethernet_to(bridges, 0x8100, &tag(7, 0x0800, &ipv4(TCP, &tcp(&[], &[])))),
+            "4 p6 1000>2000 [70000 0] | ip@18 6@38+20",
         ),
         ("lacp", ethernet(0x8809, &[1; 110]), "mac 8809 | 8809@14 control"),
         ("eapol", ethernet(0x888e, &[1; 46]), "mac 888e | 888e@14 control"),
