@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
     fn start(self, ethernet: Ethernet<'a>) -> Network {
         let mut network = self.run(ethernet.ethertype());
         let is_ip = matches!(network.ethertype, ETHERTYPE_IPV4 | ETHERTYPE_IPV6);
-        network.control |= !is_ip && is_link_local(ethernet.destination());
+        network.control |= !is_ip && network.error.is_none() && is_link_local(ethernet.destination());
         network
     }
 
