@@ -172,13 +172,15 @@ pub(crate) fn carried() -> Bytes {
     inner(TCP, &tcp(&[], &[]))
 }
 
-/// Every frame with its name and what [`crate::flow::dissect`] shall make of it, in the words of its
-/// tests.
-pub(crate) fn frames() -> Vec<(&'static str, Bytes, &'static str)> {
-    [links(), transports(), extensions(), tunnels(), controls()].concat()
+/// A name, the frame, and what [`crate::flow::dissect`] shall make of it, in the words of its tests.
+pub(crate) type Golden = (&'static str, Bytes, &'static str);
+
+/// Every frame.
+pub(crate) fn frames() -> Vec<Golden> {
+    [links(), foreign(), transports(), extensions(), tunnels(), controls()].concat()
 }
 
-fn links() -> Vec<(&'static str, Bytes, &'static str)> {
+fn links() -> Vec<Golden> {
     let ip = ipv4(TCP, &tcp(&[], &[]));
     let v6 = ipv6(TCP, &tcp(&[], &[]));
     let service_tag = |ethertype, payload: &[u8]| tag(100, ethertype, payload);
@@ -232,6 +234,14 @@ fn links() -> Vec<(&'static str, Bytes, &'static str)> {
             ethernet(0x8864, &pppoe(3, &[0x02, 0x81], &mpls(&[77], &ip))),
             "4 p6 1000>2000 [3 4d0000000000] | ip@26 6@46+20",
         ),
+    ]
+}
+
+/// What could be taken for IP and is not.
+fn foreign() -> Vec<Golden> {
+    let ip = ipv4(TCP, &tcp(&[], &[]));
+    let v6 = ipv6(TCP, &tcp(&[], &[]));
+    vec![
         (
             "pseudowire with control word",
             ethernet(0x8847, &mpls(&[77], &[&[0, 0, 0, 0][..], &ethernet(0x0800, &ip)].concat())),
@@ -255,7 +265,7 @@ fn links() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn transports() -> Vec<(&'static str, Bytes, &'static str)> {
+fn transports() -> Vec<Golden> {
     let v4 = |protocol, payload: &[u8]| ethernet(0x0800, &ipv4(protocol, payload));
     let v6 = |protocol, payload: &[u8]| ethernet(0x86dd, &ipv6(protocol, payload));
     let options = V4 { options: &[1, 1, 1, 0, 0, 0, 0, 0], ..V4::default() };
@@ -292,7 +302,7 @@ fn transports() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn extensions() -> Vec<(&'static str, Bytes, &'static str)> {
+fn extensions() -> Vec<Golden> {
     let v6 = |next, payload: &[u8]| ethernet(0x86dd, &ipv6(next, payload));
     let segment = tcp(&[], &[]);
     let chain = extension(DESTINATION_OPTIONS, 0, &extension(AH, 1, &ah(TCP, &segment)));
@@ -335,7 +345,7 @@ fn extensions() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn tunnels() -> Vec<(&'static str, Bytes, &'static str)> {
+fn tunnels() -> Vec<Golden> {
     let v4 = |protocol, payload: &[u8]| ethernet(0x0800, &ipv4(protocol, payload));
     let v6 = |protocol, payload: &[u8]| ethernet(0x86dd, &ipv6(protocol, payload));
     let carried = carried();
@@ -396,7 +406,7 @@ fn tunnels() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn controls() -> Vec<(&'static str, Bytes, &'static str)> {
+fn controls() -> Vec<Golden> {
     let bridges = [0x01, 0x80, 0xc2, 0, 0, 0];
     let bfd =
         |port, ttl| ethernet(0x0800, &V4 { ttl, ..V4::default() }.carries(UDP, &udp(port, &[0x20; 24])));
