@@ -202,21 +202,26 @@ impl LinePort {
         name: String,
         sum: PoolSum,
     ) -> Result<(Self, Started), StartError> {
-        let failed = |source| StartError::Port { link: link.to_owned(), source };
+        let failed = |cause| StartError::Port { link: link.to_owned(), cause };
         let device = eal
             .attach(&plan.devargs)
-            .map_err(|source| StartError::Attach { link: link.to_owned(), source })?;
+            .map_err(|cause| StartError::Attach { link: link.to_owned(), cause })?;
         let mut port = Port::open(eal, &device).map_err(failed)?;
         let info = port.info().map_err(failed)?;
+        let longest = info.max_rx_pktlen.saturating_sub(info.overhead).min(info.max_mtu.into());
+        if !(info.min_mtu.into()..=longest).contains(&u32::from(plan.mtu)) {
+            let (min, max) = (info.min_mtu, longest);
+            return Err(StartError::Mtu { link: link.to_owned(), port: device, asked: plan.mtu, min, max });
+        }
         let config = MempoolConfig {
             cache: CACHE,
             data_room: pool::BUFFER as u16,
             node: info.node,
             ..MempoolConfig::new(name, sum.total())
         };
-        let pool = Mempool::create(eal, &config).map_err(|source| StartError::Pool {
+        let pool = Mempool::create(eal, &config).map_err(|cause| StartError::Pool {
             link: link.to_owned(),
-            source,
+            cause,
             sum,
         })?;
         let wanted = PortConfig {
@@ -280,11 +285,11 @@ impl Builder<'_> {
         let link = || self.link.name.clone();
         let slots = pool::slots(&plan.qdisc) as usize;
         let qdisc =
-            Qdisc::new(&plan.qdisc, slots).map_err(|source| StartError::Qdisc { link: link(), source })?;
+            Qdisc::new(&plan.qdisc, slots).map_err(|cause| StartError::Qdisc { link: link(), cause })?;
         let limiter = match plan.bandwidth {
             Some(rate) => Some(
                 Limiter::new(rate, plan.catch_up)
-                    .map_err(|source| StartError::Rate { link: link(), source })?,
+                    .map_err(|cause| StartError::Rate { link: link(), cause })?,
             ),
             None => None,
         };
@@ -312,14 +317,14 @@ impl LineWorker {
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
-        let (source, page) = (clock.source(), Page::new(directions.len()));
+        let (cause, page) = (clock.source(), Page::new(directions.len()));
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
             // Naps end on time then; without it they end late, which is no failure.
             let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
             worker.run(clock, poll)
         })?;
-        Ok(Self { lcore: lcore.id(), clock: source, page, control, handle: Some(handle) })
+        Ok(Self { lcore: lcore.id(), clock: cause, page, control, handle: Some(handle) })
     }
 }
 
