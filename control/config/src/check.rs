@@ -189,11 +189,9 @@ fn unreadable(reason: String) -> (Mistake, Option<String>) {
 }
 
 fn device_error(reason: String) -> (Mistake, Option<String>) {
-    let drivers = Device::known_drivers().collect::<Vec<_>>().join(", ");
-    let remedy = format!(
-        "write a PCI address (0000:01:00.0) or a vdev of one of the drivers {drivers}; configs/ has an example for each kind"
-    );
-    (Mistake::Unreadable(reason), Some(remedy))
+    let remedy = "write a PCI address (\"0000:01:00.0\") or a vdev (\"net_tap0,iface=lan0\"); \
+                  configs/ has an example for each kind";
+    (Mistake::Unreadable(reason), Some(remedy.to_owned()))
 }
 
 fn is_name(text: &str) -> bool {

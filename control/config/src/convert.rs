@@ -41,7 +41,7 @@ struct Taken {
 }
 
 fn lcores(lcores: &file::Lcores, findings: &mut Findings<'_>) -> model::Lcores {
-    let main = *lcores.main.get_ref();
+    let main = lcores.main;
     let mut workers = Vec::new();
     for worker in &lcores.workers {
         let at = At::value("eal.lcores", "workers", worker.span());
@@ -214,28 +214,36 @@ fn fq_codel(path: &str, file: &file::Direction, mtu: u16, findings: &mut Finding
 fn consistent(path: &str, file: &file::Direction, params: &fq_codel::Params, findings: &mut Findings<'_>) {
     let codel::Params { target, interval, .. } = params.codel;
     if target >= interval {
-        let (key, span) = match (&file.target, &file.interval) {
-            (Some(given), _) => ("target", given.span()),
-            (None, given) => ("interval", given.as_ref().map(Spanned::span).unwrap_or_default()),
+        let (key, span, what) = match (&file.target, &file.interval) {
+            (None, Some(given)) => {
+                ("interval", given.span(), Mistake::NotAbove(setting("target", units::time(target))))
+            }
+            (given, _) => {
+                ("target", span(given), Mistake::NotBelow(setting("interval", units::time(interval))))
+            }
         };
-        let what = Mistake::NotBelow(format!("interval = \"{}\"", units::time(interval)));
-        let what = if key == "target" { what } else { above_target(target) };
-        let accepted = format!("target below interval = \"{}\"", units::time(interval));
         let remedy = "RFC 8289 recommends a target of 5 to 10 % of interval";
-        findings.error(At::value(path, key, span), what, accepted, remedy);
+        findings.error(At::value(path, key, span), what, "target < interval".to_owned(), remedy);
     }
     if params.quantum > params.memory_limit {
-        let span = file.quantum.as_ref().map(Spanned::span).or(file.memory_limit.as_ref().map(Spanned::span));
         let limit = units::size(params.memory_limit.into());
-        let what = Mistake::MoreThan(format!("memory_limit = \"{limit}\""));
+        let (key, span, what) = match (&file.quantum, &file.memory_limit) {
+            (None, Some(given)) => {
+                ("memory_limit", given.span(), Mistake::NotAbove(format!("quantum = {}", params.quantum)))
+            }
+            (given, _) => ("quantum", span(given), Mistake::NotBelow(setting("memory_limit", limit))),
+        };
         let remedy = "raise memory_limit, or lower quantum to about the size of a frame";
-        let accepted = format!("at most {} (memory_limit)", params.memory_limit);
-        findings.error(At::value(path, "quantum", span.unwrap_or_default()), what, accepted, remedy);
+        findings.error(At::value(path, key, span), what, "quantum <= memory_limit".to_owned(), remedy);
     }
 }
 
-fn above_target(target: Duration) -> Mistake {
-    Mistake::NotBelow(format!("interval, as target = \"{}\" has to be", units::time(target)))
+fn setting(key: &str, value: impl std::fmt::Display) -> String {
+    format!("{key} = \"{value}\"")
+}
+
+fn span<T>(given: &Option<Spanned<T>>) -> Range<usize> {
+    given.as_ref().map(Spanned::span).unwrap_or_default()
 }
 
 /// What is allowed but probably not meant.
@@ -258,13 +266,16 @@ fn concerns(
         frame_time(path, bandwidth.span(), direction, rate.bits_per_sec(), mtu, findings);
     }
     if direction.bandwidth.is_none() {
-        let spans = [
-            ("overhead", file.overhead.as_ref().map(Spanned::span)),
-            ("mpu", file.mpu.as_ref().map(Spanned::span)),
-            ("atm", file.atm.as_ref().map(Spanned::span)),
-            ("catch-up", file.catch_up.as_ref().map(Spanned::span)),
+        let counts = direction.overhead != Overhead::default();
+        let catches_up = direction.catch_up != Limiter::CATCH_UP;
+        let given = [
+            ("overhead", counts, file.overhead.as_ref().map(Spanned::span)),
+            ("mpu", counts, file.mpu.as_ref().map(Spanned::span)),
+            ("atm", counts, file.atm.as_ref().map(Spanned::span)),
+            ("catch-up", catches_up, file.catch_up.as_ref().map(Spanned::span)),
         ];
-        for (key, span) in spans.into_iter().filter_map(|(key, span)| span.map(|span| (key, span))) {
+        for (key, _, span) in given.into_iter().filter(|(_, means, _)| *means) {
+            let Some(span) = span else { continue };
             findings.warn(
                 At::value(path, key, span),
                 Concern::WithoutBandwidth,
@@ -272,13 +283,17 @@ fn concerns(
             );
         }
     }
-    if let (Some(selector), None) = (&file.ce_threshold_selector, &file.ce_threshold) {
+    if let (Some(selector), qdisc::Params::FqCodel(fq_codel::Params { codel, .. })) =
+        (&file.ce_threshold_selector, &direction.qdisc)
+        && codel.ce_threshold.is_none()
+        && codel.ce_mask != 0
+    {
         let at = At::value(path, "ce_threshold_selector", selector.span());
         findings.warn(at, Concern::WithoutThreshold, "add ce_threshold, or remove it");
     }
 }
 
-/// RFC 8289, section 4.4: the target must not be below the time that a full frame takes.
+/// RFC 8290 on the target: it must not be below the time that a full frame takes, or CoDel drops without cause.
 fn frame_time(
     path: &str,
     span: Range<usize>,

@@ -54,7 +54,12 @@ impl Device {
             Some(address) => (address, Bus::Pci),
             None if OTHER_BUSES.iter().any(|bus| is_on_bus(name, bus)) => (name.to_owned(), Bus::Other),
             None if name.starts_with(VDEV_PREFIX) => (name.to_owned(), Bus::Vdev),
-            None => return Err(format!("\"{name}\" is neither a PCI address nor a vdev such as net_tap0")),
+            None if is_interface(name) => {
+                return Err(format!(
+                    "if {name} is an interface of the kernel, write \"net_af_packet0,iface={name}\""
+                ));
+            }
+            None => return Err(format!("\"{name}\" is neither a PCI address nor a vdev")),
         };
         let device = Self { name, args: args.to_owned(), bus };
         device.check_driver()?;
@@ -156,6 +161,14 @@ fn stem(name: &str) -> &str {
     longest.map_or_else(|| name.trim_end_matches(|c: char| c.is_ascii_digit()), |driver| driver.name)
 }
 
+/// Whether `name` could be that of a kernel interface (`eth0`, `enp1s0f0`).
+fn is_interface(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    (2..16).contains(&name.len())
+        && name.bytes().all(allowed)
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
 fn is_argument(pair: &str) -> bool {
     pair.split_once('=').is_some_and(|(key, _)| !key.is_empty())
 }
@@ -177,7 +190,7 @@ static DRIVERS: [Driver; 12] = [
     driver("net_vhost", &["iface"], Some("iface")),
     driver("net_memif", &[], None),
     driver("net_ring", &[], None),
-    driver("net_pcap", &["rx_pcap", "iface", "rx_iface", "rx_iface_in"], Some("iface")),
+    driver("net_pcap", &["rx_pcap", "tx_pcap", "iface", "rx_iface", "tx_iface"], Some("iface")),
     driver("net_null", &[], None),
     driver("net_bonding", &["slave", "member"], None),
     driver("net_failsafe", &[], None),

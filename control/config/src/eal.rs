@@ -71,7 +71,7 @@ fn split<'a>(
             None => (text, None),
         },
     };
-    let found = OPTIONS.iter().find(|option| option.name == name || option.long == name);
+    let found = known(name);
     if found.is_none() {
         let near = nearest(name, OPTIONS.iter().flat_map(|option| [option.name, option.long]));
         let hint = near.map_or_else(String::new, |near| format!("did you mean {near}? "));
@@ -79,6 +79,13 @@ fn split<'a>(
         findings.warn(at(arg), Concern::EalUnknown(name.to_owned()), remedy);
     }
     found.map(|option| (option, inline))
+}
+
+/// The option called `name`; as with getopt_long, a beginning that fits only one long option will do.
+fn known(name: &str) -> Option<&'static EalOption> {
+    let exact = OPTIONS.iter().find(|option| option.name == name || option.long == name);
+    let mut begun = OPTIONS.iter().filter(|option| name.len() > 3 && option.long.starts_with(name));
+    exact.or_else(|| begun.next().filter(|_| begun.next().is_none()))
 }
 
 fn reserved(

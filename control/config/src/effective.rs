@@ -159,13 +159,16 @@ impl fmt::Display for Port {
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows();
-        let words = rows.iter().map(|(key, value)| match (*key, value.trim_matches('"')) {
-            ("qdisc" | "atm", value) => value.to_owned(),
-            ("bandwidth", "unlimited") => "unlimited".to_owned(),
-            ("overhead", "raw") => "raw".to_owned(),
-            ("ecn", "true") => "ecn".to_owned(),
-            ("ecn", _) => "noecn".to_owned(),
-            (key, value) => format!("{key} {value}"),
+        let unlimited = self.bandwidth.is_none();
+        let words = rows.iter().filter_map(|(key, value)| match (*key, value.trim_matches('"')) {
+            ("qdisc", name) => Some(name.to_owned()),
+            ("bandwidth", "unlimited") => Some("unlimited".to_owned()),
+            ("overhead" | "mpu" | "atm" | "catch-up", _) if unlimited => None,
+            ("overhead", "raw") => Some("raw".to_owned()),
+            ("atm", word) => Some(word.to_owned()),
+            ("ecn", value) => Some(if value == "true" { "ecn" } else { "noecn" }.to_owned()),
+            ("ce_threshold", "off") | ("ce_threshold_selector", "0x00/0x00") => None,
+            (key, value) => Some(format!("{key} {value}")),
         });
         f.write_str(&words.collect::<Vec<_>>().join(" "))
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::schema::{self, Table};
+use crate::schema::Table;
 
 /// Why a file could not be loaded.
 #[derive(Debug, Error)]
@@ -110,9 +110,9 @@ pub enum Mistake {
     /// A value that must be below another's.
     #[error("is not below {0}")]
     NotBelow(String),
-    /// A value that must not exceed another's.
-    #[error("is more than {0}")]
-    MoreThan(String),
+    /// A value that must be above another's.
+    #[error("is not above {0}")]
+    NotAbove(String),
     /// One CPU named twice.
     #[error("CPU {0} is named twice")]
     CpuTwice(i64),
@@ -287,6 +287,9 @@ impl<'t> Findings<'t> {
 pub(crate) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
     let wanted = plain(word);
+    if wanted.len() < 3 {
+        return None;
+    }
     let scored = names.map(|name| (strsim::damerau_levenshtein(&wanted, &plain(name)), name));
     let (distance, name) = scored.min_by_key(|(distance, _)| *distance)?;
     (distance <= 1 + wanted.len() / 6).then_some(name)
@@ -299,7 +302,7 @@ pub(crate) fn unknown_key_remedy(word: &str, table: &Table) -> String {
     }
     match nearest(word, table.keys.iter().map(|key| key.name)) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("remove it, or use one of: {}", schema::names(table)),
+        None => "remove it".to_owned(),
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Eal {
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lcores {
-    pub(crate) main: Spanned<u32>,
+    pub(crate) main: u32,
     pub(crate) workers: Vec<Spanned<u32>>,
 }
 
@@ -281,3 +281,60 @@ impl TryFrom<&TextOr<Port>> for device::Device {
 pub(crate) const UNLIMITED: &str = "unlimited";
 /// Nothing of the kind.
 pub(crate) const OFF: &str = "off";
+
+#[cfg(test)]
+mod tests {
+    use serde::forward_to_deserialize_any;
+
+    use super::*;
+
+    /// Takes down which fields a struct asks for.
+    struct Fields<'f>(&'f mut Vec<&'static str>);
+
+    impl<'de> Deserializer<'de> for Fields<'_> {
+        type Error = de::value::Error;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+            Err(de::Error::custom("not a struct"))
+        }
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            _: V,
+        ) -> Result<V::Value, Self::Error> {
+            self.0.extend(fields);
+            Err(de::Error::custom("only asked"))
+        }
+
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    fn fields<'de, T: Deserialize<'de>>() -> Vec<&'static str> {
+        let mut fields = Vec::new();
+        let refused = T::deserialize(Fields(&mut fields)).is_err();
+        assert!(refused);
+        fields
+    }
+
+    #[test]
+    fn the_types_have_the_keys_of_the_schema() {
+        let tables = [
+            (fields::<File>(), &schema::ROOT),
+            (fields::<Eal>(), &schema::EAL),
+            (fields::<Lcores>(), &schema::LCORES),
+            (fields::<Engine>(), &schema::ENGINE),
+            (fields::<Link>(), &schema::LINK),
+            (fields::<Port>(), &schema::PORT),
+            (fields::<Direction>(), &schema::DIRECTION),
+        ];
+        for (fields, table) in tables {
+            let names: Vec<_> = table.keys.iter().map(|key| key.name).collect();
+            assert_eq!(fields, names, "{}", table.heading);
+        }
+    }
+}

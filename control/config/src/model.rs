@@ -131,3 +131,14 @@ impl Link {
 
 /// Bytes in front of the IP packet in an untagged frame.
 pub(crate) const ETHER_HEADER: u32 = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lcores_are_numbered_from_the_main_one_and_pinned() {
+        let lcores = Lcores { main: 4, workers: vec![2, 7, 4] };
+        assert_eq!(lcores.eal_argument(), "0@4,1@2,2@7,3@4");
+    }
+}

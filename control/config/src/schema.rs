@@ -1,7 +1,7 @@
 //! Every key of the file: what it takes, its default, its range, whether it can change while weir runs.
 //!
 //! The one table behind the checks and their messages, `Schema`'s listing and the generated documentation.
-//! A test holds it against the serde types in [`crate::file`] and the printed defaults. A key is added here,
+//! A test holds it against the serde types in `file` and the printed defaults. A key is added here,
 //! in `file` and where it is converted; forgetting one of them fails that test.
 
 use std::fmt;
@@ -103,9 +103,9 @@ pub static ROOT: Table = Table {
     heading: "(top level)",
     help: "The whole file.",
     keys: &[
-        table("eal", Kind::Table(&EAL), "DPDK's environment: memory and lcores."),
-        table("engine", Kind::Table(&ENGINE), "The poll loop."),
-        table("link", Kind::Tables(&LINK), "One [[link]] for each pair of ports."),
+        table("eal", Kind::Table(&EAL), "{}", "DPDK's environment: memory and lcores."),
+        table("engine", Kind::Table(&ENGINE), "{}", "The poll loop."),
+        table("link", Kind::Tables(&LINK), "at least one", "One [[link]] for each pair of ports."),
     ],
     hints: &[
         ("links", "write [[link]], once for each link"),
@@ -127,11 +127,7 @@ pub static EAL: Table = Table {
             qdiscs: &[],
             help: "Arguments passed on to rte_eal_init, one string each, after a check.",
         },
-        table(
-            "lcores",
-            Kind::Table(&LCORES),
-            "Which CPUs to use; without it weir takes what its affinity allows.",
-        ),
+        table("lcores", Kind::Table(&LCORES), "what the process's affinity allows", "Which CPUs to use."),
     ],
     hints: &[("cores", "write lcores = { main = 0, workers = [1] }")],
 };
@@ -218,9 +214,15 @@ pub static LINK: Table = Table {
         table(
             "up",
             Kind::TableOrChoice(&DIRECTION, &["off"]),
-            "From a to b; left out: fq_codel without a bandwidth; \"off\": nothing is forwarded.",
+            "fq_codel, unlimited",
+            "From a to b; \"off\": nothing is forwarded.",
         ),
-        table("down", Kind::TableOrChoice(&DIRECTION, &["off"]), "From b to a; likewise."),
+        table(
+            "down",
+            Kind::TableOrChoice(&DIRECTION, &["off"]),
+            "fq_codel, unlimited",
+            "From b to a; likewise.",
+        ),
         Key {
             name: "link-down-hold",
             kind: Kind::Time(Duration::ZERO, Duration::from_millis(60_000)),
@@ -477,8 +479,8 @@ pub const NAME_MAX: usize = 32;
 pub const CPU_MAX: i64 = 1_023;
 
 /// A key that holds a table: what its parts are is said in that table.
-const fn table(name: &'static str, kind: Kind, help: &'static str) -> Key {
-    Key { name, kind, default: "{}", example: "", change: Change::Restart, qdiscs: &[], help }
+const fn table(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key { name, kind, default, example: "", change: Change::Restart, qdiscs: &[], help }
 }
 
 impl Table {
@@ -567,7 +569,7 @@ impl Table {
         for key in self.keys {
             writeln!(f, "  {:<22} {}", key.name, key.help)?;
             writeln!(f, "  {:<22} takes {}", "", key.takes())?;
-            writeln!(f, "  {:<22} default {}; {}{}", "", key.default_text(), key.change, key.belongs())?;
+            writeln!(f, "  {:<22} default {}; {}", "", key.default_text(), key.rules())?;
         }
         writeln!(f)
     }
@@ -576,9 +578,8 @@ impl Table {
         writeln!(f, "### {}\n\n{}\n", self.heading, self.help)?;
         writeln!(f, "| key | what it does | takes | default | change |\n|---|---|---|---|---|")?;
         for key in self.keys {
-            let (name, help, belongs) = (key.name, key.help, key.belongs());
-            let (takes, default, change) = (key.takes(), key.default_text(), key.change);
-            writeln!(f, "| `{name}` | {help} | {takes} | {default} | {change}{belongs} |")?;
+            let (name, help, takes, default) = (key.name, key.help, key.takes(), key.default_text());
+            writeln!(f, "| `{name}` | {help} | {takes} | {default} | {} |", key.rules())?;
         }
         writeln!(f)
     }
@@ -599,8 +600,13 @@ impl Key {
         if self.is_required() { "none: must be given" } else { self.default }
     }
 
-    fn belongs(&self) -> String {
-        if self.qdiscs.is_empty() { String::new() } else { format!("; {} only", self.qdiscs.join(", ")) }
+    /// When it can change, and with which disciplines it goes.
+    fn rules(&self) -> String {
+        match (self.kind, self.qdiscs) {
+            (Kind::Table(_) | Kind::Tables(_) | Kind::TableOrChoice(..), _) => "as its keys say".to_owned(),
+            (_, []) => self.change.to_string(),
+            (_, qdiscs) => format!("{}; {} only", self.change, qdiscs.join(", ")),
+        }
     }
 }
 

@@ -25,8 +25,8 @@ pub enum UnitError {
     #[error("the unit is missing")]
     NoUnit,
     /// The unit is none of those known.
-    #[error("unknown unit \"{0}\"")]
-    UnknownUnit(String),
+    #[error("unknown unit \"{0}\"; known are {1}")]
+    UnknownUnit(String, &'static str),
     /// More decimals than the base unit (bit/s, ns, byte) can hold.
     #[error("it is not a whole number of {0}")]
     TooPrecise(&'static str),
@@ -40,6 +40,8 @@ pub enum UnitError {
 pub struct Units {
     /// The base unit in words.
     base: &'static str,
+    /// All of them in words.
+    known: &'static str,
     /// Lower-case name and worth; what is printed is chosen among `print`.
     accept: &'static [(&'static str, u64)],
     /// Largest first.
@@ -91,12 +93,16 @@ struct Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The largest unit that divides the value, so that nothing is rounded.
+    /// In the largest unit in which it is at least 1 and needs at most three decimals; nothing is rounded.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fits = |&&(_, worth): &&(&str, u64)| self.value != 0 && self.value.is_multiple_of(worth);
+        let thousandths = u128::from(self.value) * 1_000;
+        let fits =
+            |&&(_, worth): &&(&str, u64)| self.value >= worth && thousandths.is_multiple_of(worth.into());
         let unit = self.units.print.iter().find(fits).or(self.units.print.last());
         let (name, worth) = unit.copied().unwrap_or(("", 1));
-        f.pad(&format!("{}{name}", self.value / worth))
+        let (whole, rest) = (self.value / worth, thousandths / u128::from(worth) % 1_000);
+        let decimals = format!(".{rest:03}");
+        f.pad(&format!("{whole}{}{name}", decimals.trim_end_matches('0').trim_end_matches('.')))
     }
 }
 
@@ -111,7 +117,7 @@ impl Units {
             return Err(UnitError::NoUnit);
         }
         let known = self.accept.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
-        let (_, worth) = known.ok_or_else(|| UnitError::UnknownUnit(unit.to_owned()))?;
+        let (_, worth) = known.ok_or_else(|| UnitError::UnknownUnit(unit.to_owned(), self.known))?;
         let scaled = mantissa.checked_mul(u128::from(*worth)).ok_or(UnitError::TooLarge)?;
         let divisor = 10_u128.checked_pow(decimals).ok_or(UnitError::TooPrecise(self.base))?;
         if !scaled.is_multiple_of(divisor) {
@@ -140,6 +146,7 @@ fn decimal(number: &str) -> Result<(u128, u32), UnitError> {
 
 static RATES: Units = Units {
     base: "bit/s",
+    known: "bit, kbit, Mbit, Gbit, Tbit, and bps, kbps, Mbps, Gbps, Tbps for bytes",
     accept: &[
         ("bit", 1),
         ("kbit", 1_000),
@@ -171,6 +178,7 @@ static RATES: Units = Units {
 
 static TIMES: Units = Units {
     base: "ns",
+    known: "s, ms, us, ns",
     accept: &[
         ("s", 1_000_000_000),
         ("sec", 1_000_000_000),
@@ -190,6 +198,7 @@ static TIMES: Units = Units {
 
 static SIZES: Units = Units {
     base: "bytes",
+    known: "b, KiB, MiB, GiB (kb, mb, gb are the same)",
     accept: &[
         ("b", 1),
         ("k", 1 << 10),
@@ -253,9 +262,9 @@ mod tests {
             ("5.Mbit", NotANumber),
             ("1.2.3Mbit", NotANumber),
             ("100", NoUnit),
-            ("50%", UnknownUnit("%".into())),
-            ("20Mbt", UnknownUnit("Mbt".into())),
-            ("1e3bit", UnknownUnit("e3bit".into())),
+            ("50%", UnknownUnit("%".into(), RATES.known)),
+            ("20Mbt", UnknownUnit("Mbt".into(), RATES.known)),
+            ("1e3bit", UnknownUnit("e3bit".into(), RATES.known)),
             ("0.5bit", TooPrecise("bit/s")),
             (deep.as_str(), TooPrecise("bit/s")),
             ("99999999999Tbit", TooLarge),
@@ -287,6 +296,10 @@ mod tests {
         assert_eq!(time(Duration::from_millis(5)).to_string(), "5ms");
         assert_eq!(size(32 << 20).to_string(), "32MiB");
         assert_eq!(time(Duration::ZERO).to_string(), "0ns");
+        assert_eq!(time(Duration::from_micros(12_112)).to_string(), "12.112ms");
+        assert_eq!(rate(Rate::from_bits_per_sec(1_500_000)).to_string(), "1.5Mbit");
+        assert_eq!(rate(Rate::from_bits_per_sec(1_234_567)).to_string(), "1234.567Kbit");
+        assert_eq!(size(1_514).to_string(), "1514b");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod observe;
 mod plan;
 mod report;
 mod run;

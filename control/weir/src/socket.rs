@@ -99,14 +99,9 @@ fn instance(path: &Path) -> Option<String> {
 
 /// `/run/weir` for root, the user's own run-time directory for others.
 fn directory() -> PathBuf {
-    match std::env::var_os("WEIR_RUN_DIR").or_else(|| std::env::var_os("RUNTIME_DIRECTORY")) {
-        Some(dir) => PathBuf::from(dir),
-        None => match std::env::var_os("XDG_RUNTIME_DIR") {
-            Some(dir) if !dir.is_empty() && std::env::var_os("USER").is_some_and(|user| user != "root") => {
-                PathBuf::from(dir).join("weir")
-            }
-            _ => PathBuf::from("/run/weir"),
-        },
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(dir) if !nix::unistd::geteuid().is_root() => PathBuf::from(dir).join("weir"),
+        _ => PathBuf::from("/run/weir"),
     }
 }
 

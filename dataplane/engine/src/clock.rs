@@ -6,7 +6,7 @@
 //! [`MAX_STEP`] (suspend, live migration) is cut to it, and both are counted. So time as the
 //! schedulers see it never runs backward and no queue ages by hours in one turn.
 
-use dpdk::tsc;
+use dpdk::{Eal, tsc};
 use shaper::time::{Duration, Instant};
 
 /// Reads nanoseconds since its own start.
@@ -46,10 +46,10 @@ struct Steady {
 
 impl Clock {
     /// A clock that starts at [`Instant::ZERO`].
-    pub fn start() -> Self {
-        let hz = tsc::hz();
+    pub fn start(eal: &Eal) -> Self {
+        let hz = tsc::hz(eal);
         let source = if tsc::is_invariant() && hz > 0 {
-            Source::Tsc { start: tsc::read(), scale: scale(hz) }
+            Source::Tsc { start: tsc::rdtsc(), scale: scale(hz) }
         } else {
             Source::System { start: system_now() }
         };
@@ -60,7 +60,7 @@ impl Clock {
     #[inline]
     pub fn now(&mut self) -> Instant {
         let raw = match &self.source {
-            Source::Tsc { start, scale } => to_nanos(tsc::read().wrapping_sub(*start), *scale),
+            Source::Tsc { start, scale } => to_nanos(tsc::rdtsc().wrapping_sub(*start), *scale),
             Source::System { start } => start.elapsed().as_nanos() as u64,
         };
         self.steady.advance(raw)
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn the_real_clock_moves() {
-        let mut clock = Clock::start();
+        let eal = dpdk::testing::eal();
+        let mut clock = Clock::start(&eal);
         let first = clock.now();
         let mut later = clock.now();
         for _ in 0..1_000_000 {

@@ -258,6 +258,7 @@ impl Direction {
     fn receive(&mut self, now: Instant) -> usize {
         let received = self.rx.burst(&mut self.inbox);
         while let Some(packet) = self.inbox.pop() {
+            self.inbox.prefetch_header(2 * PREFETCH_AHEAD);
             self.inbox.prefetch(PREFETCH_AHEAD);
             self.admit(now, packet);
         }

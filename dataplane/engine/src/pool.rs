@@ -39,11 +39,14 @@ pub const DATA_ROOM: u32 = 2048;
 /// Mbufs an lcore caches. Large enough that a burst seldom reaches the shared ring.
 pub const CACHE: u32 = 256;
 
-/// Memory of one mbuf in bytes: data room, headroom (128), mbuf header (128), pool object header (64).
-pub const MBUF_BYTES: u64 = DATA_ROOM as u64 + 128 + 128 + 64;
+/// Buffer of one mbuf in bytes: data room and the headroom before it.
+pub const BUFFER: u32 = DATA_ROOM + 128;
 
-/// What the disciplines call truesize for a packet in one mbuf: buffer with headroom, and header.
-pub const TRUESIZE: u32 = DATA_ROOM + 128 + 128;
+/// What the disciplines call truesize for a packet in one mbuf: buffer and mbuf header.
+pub const TRUESIZE: u32 = BUFFER + 128;
+
+/// Memory of one mbuf in bytes: truesize and the pool's object header.
+pub const MBUF_BYTES: u64 = TRUESIZE as u64 + 64;
 
 impl PoolSum {
     /// The sum for a port with these rings and MTU, whose packets wait in a discipline of

@@ -20,6 +20,7 @@ pub struct Worker {
     gaps: GapWatch,
     clock: crate::clock::ClockStats,
     stopping: bool,
+    now: Instant,
 }
 
 /// What a worker does while there is nothing to do.
@@ -52,6 +53,7 @@ impl Worker {
             gaps: GapWatch::default(),
             clock: crate::clock::ClockStats::default(),
             stopping: false,
+            now: Instant::ZERO,
         }
     }
 
@@ -59,13 +61,14 @@ impl Worker {
     /// again if its wire was idle; then one message from control. Returns the packets moved.
     #[inline]
     pub fn turn(&mut self, now: Instant) -> usize {
+        self.now = now;
         self.gaps.turn(now);
         let mut moved = 0;
         for direction in &mut self.directions {
             moved += if self.stopping { direction.drain(now) } else { direction.turn(now) };
         }
         if let Some(command) = self.mailbox.take() {
-            self.obey(now, command);
+            self.obey(command);
         }
         self.turns.total += 1;
         self.turns.idle += u64::from(moved == 0);
@@ -109,8 +112,8 @@ impl Worker {
     }
 
     /// Writes all statistics into a page. Directions the page has no room for are left out.
-    pub fn report(&self, now: Instant, page: &mut Page) {
-        page.at = now;
+    pub fn report(&self, page: &mut Page) {
+        page.at = self.now;
         page.turns = self.turns;
         page.gaps = self.gaps.gaps();
         page.clock = self.clock;
@@ -120,10 +123,10 @@ impl Worker {
     }
 
     #[cold]
-    fn obey(&mut self, now: Instant, command: Command) {
+    fn obey(&mut self, command: Command) {
         match command {
             Command::Report(mut page) => {
-                self.report(now, &mut page);
+                self.report(&mut page);
                 // Control has stopped fetching: the page is dropped here, which frees memory on the
                 // packet path once, rather than leaks it.
                 drop(self.mailbox.give(page));

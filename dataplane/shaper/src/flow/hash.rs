@@ -26,6 +26,13 @@ pub struct FlowHasher {
     start: Sip<1, 3>,
 }
 
+/// Without the secret.
+impl core::fmt::Debug for FlowHasher {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("FlowHasher").finish_non_exhaustive()
+    }
+}
+
 impl FlowHasher {
     /// A hasher with a secret of 16 random bytes. A known secret gives up all protection.
     pub const fn new(secret: [u8; 16]) -> Self {

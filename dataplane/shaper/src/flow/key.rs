@@ -8,7 +8,7 @@ use crate::wire::link::Scope;
 /// sessions, MPLS VPNs or VXLAN segments is two subscribers, and a shaper below a BRAS sees nothing
 /// else that would tell them apart. What is on the way only (priority-tagged frames, transport and
 /// entropy labels) is not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// Source address; an IPv4 or MAC address in the low 32 or 48 bits.
     pub source: u128,
@@ -32,12 +32,27 @@ pub struct FlowKey {
     pub kind: Kind,
 }
 
+impl FlowKey {
+    /// The key of nothing.
+    pub const EMPTY: Self = Self {
+        source: 0,
+        destination: 0,
+        scope: Scope::GLOBAL,
+        id: 0,
+        source_port: 0,
+        destination_port: 0,
+        ethertype: 0,
+        protocol: 0,
+        family: Family::Mac,
+        kind: Kind::None,
+    };
+}
+
 /// Family of addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Family {
     /// MAC addresses: the frame is not IP, or could not be read as IP.
-    #[default]
     Mac = 0,
     /// IPv4 addresses.
     V4 = 1,
@@ -46,11 +61,10 @@ pub enum Family {
 }
 
 /// What the packets of two addresses are told apart by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// Nothing: a fragment, a protocol without ports, or a header that was cut off.
-    #[default]
     None = 0,
     /// Two ports.
     Ports = 1,

@@ -51,3 +51,21 @@ impl<'a> Ah<'a> {
 }
 
 const FIXED_LEN: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+
+    #[test]
+    fn fields() {
+        let mut bytes = golden::ah(6, &[9; 5]);
+        let ah = Ah::parse(&bytes).unwrap();
+        assert_eq!((ah.next_header(), ah.header_len(), ah.spi()), (6, 24, 0xa1a2_a3a4));
+        assert_eq!(ah.payload(), Ok(&[9; 5][..]));
+        assert_eq!(Ah::parse(&bytes[..23]).unwrap().payload(), Err(Error::Truncated));
+        assert_eq!(Ah::parse(&bytes[..11]).err(), Some(Error::Truncated));
+        bytes[1] = 0;
+        assert_eq!(Ah::parse(&bytes).err(), Some(Error::Malformed));
+    }
+}

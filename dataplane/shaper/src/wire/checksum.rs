@@ -59,3 +59,34 @@ impl Sum {
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::default().word(!checksum).word(!old).word(new).checksum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 1071 section 3.
+    #[test]
+    fn the_example_of_rfc_1071() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(Sum::default().bytes(&bytes).fold(), 0xddf2);
+        assert_eq!(Sum::default().bytes(&bytes[..3]).bytes(&[]).fold(), 0xf201, "an odd last byte");
+    }
+
+    /// The example of RFC 1624 section 4, where the older equation gives 0xffff.
+    #[test]
+    fn the_example_of_rfc_1624() {
+        assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn pseudo_headers() {
+        let datagram = [0x00, 0x35, 0x00, 0x35, 0x00, 0x0a, 0x00, 0x00, 0x68, 0x69];
+        let v4 = Sum::default().pseudo_v4([192, 0, 2, 1], [192, 0, 2, 2], 17, 10).bytes(&datagram);
+        // c000 + 0201 + c000 + 0202 + 0011 + 000a + 0035 + 0035 + 000a + 6869 = 1ecfb (by hand)
+        assert_eq!(v4.checksum(), !0xecfc);
+        let (a, b) = (super::super::golden::A6, super::super::golden::B6);
+        let v6 = Sum::default().pseudo_v6(a, b, 17, 10).bytes(&datagram);
+        // 2 * (2001 + 0db8) + 0001 + 0002 + 0011 + 000a + 0035 + 0035 + 000a + 6869 (by hand)
+        assert_eq!(v6.checksum(), !0xc46d);
+    }
+}

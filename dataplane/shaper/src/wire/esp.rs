@@ -33,3 +33,16 @@ impl<'a> Esp<'a> {
         u32::from_be_bytes([h[4], h[5], h[6], h[7]])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        let bytes = crate::wire::golden::esp();
+        let esp = Esp::parse(&bytes).unwrap();
+        assert_eq!((esp.spi(), esp.sequence()), (0xe1e2_e3e4, 9));
+        assert_eq!(Esp::parse(&bytes[..7]).err(), Some(Error::Truncated));
+    }
+}

@@ -49,3 +49,18 @@ impl<'a> Ethernet<'a> {
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+
+    #[test]
+    fn fields() {
+        let frame = golden::ethernet(0x0800, &[9; 5]);
+        let ethernet = Ethernet::parse(&frame).unwrap();
+        assert_eq!((ethernet.destination(), ethernet.source()), (golden::MAC_B, golden::MAC_A));
+        assert_eq!((ethernet.ethertype(), ethernet.payload()), (0x0800, &[9; 5][..]));
+        assert_eq!(Ethernet::parse(&frame[..13]).err(), Some(Error::Truncated));
+    }
+}

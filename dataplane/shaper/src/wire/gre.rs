@@ -61,3 +61,35 @@ const ROUTING: u16 = 0x4000;
 const KEY: u16 = 0x2000;
 const SEQUENCE: u16 = 0x1000;
 const VERSION: u16 = 0x0007;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+    use std::vec::Vec;
+
+    #[test]
+    fn every_combination_of_optional_fields() {
+        for bits in 0..8u16 {
+            let mut optional = Vec::new();
+            for (bit, field) in [(4, [0xca, 0xfe, 0, 0]), (2, [0, 0, 0, 9]), (1, [0, 0, 0, 1])] {
+                if bits & bit != 0 {
+                    optional.extend(field);
+                }
+            }
+            // Checksum, key and sequence number: bits 0, 2 and 3 of RFC 2784 and RFC 2890.
+            let flags = (bits & 4) << 13 | (bits & 2) << 12 | (bits & 1) << 12;
+            let bytes = golden::gre(flags, 0x0800, &optional, &[9; 5]);
+            let gre = Gre::parse(&bytes).unwrap();
+            assert_eq!((gre.protocol(), gre.payload()), (0x0800, &[9; 5][..]));
+            assert_eq!(gre.key(), (bits & 2 != 0).then_some(9));
+            for len in 0..bytes.len() - 5 {
+                assert_eq!(Gre::parse(&bytes[..len]).err(), Some(Error::Truncated));
+            }
+        }
+        for flags in [0x0001, 0x4000] {
+            let bytes = golden::gre(flags, 0x0800, &[0; 8], &[9; 5]);
+            assert_eq!(Gre::parse(&bytes).err(), Some(Error::Malformed), "version 1, source route");
+        }
+    }
+}

@@ -47,3 +47,19 @@ pub const ECHO: u8 = 8;
 pub const TIMESTAMP: u8 = 13;
 /// Timestamp reply.
 pub const TIMESTAMP_REPLY: u8 = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_queries_and_replies_have_an_identifier() {
+        for kind in 0..=255 {
+            let bytes = crate::wire::golden::icmp(kind);
+            let icmp = Icmp::parse(&bytes).unwrap();
+            let id = [0, 8, 13, 14].contains(&kind).then_some(0x0102);
+            assert_eq!((icmp.kind(), icmp.code(), icmp.id()), (kind, 0, id));
+        }
+        assert_eq!(Icmp::parse(&[8; 7]).err(), Some(Error::Truncated));
+    }
+}

@@ -52,3 +52,20 @@ pub const ECHO_REPLY: u8 = 129;
 pub const ROUTER_SOLICITATION: u8 = 133;
 /// Redirect, the last of them.
 pub const REDIRECT: u8 = 137;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_echoes_have_an_identifier_and_five_types_discover_neighbours() {
+        for kind in 0..=255 {
+            let bytes = crate::wire::golden::icmp(kind);
+            let icmp = Icmpv6::parse(&bytes).unwrap();
+            let id = [128, 129].contains(&kind).then_some(0x0102);
+            assert_eq!((icmp.kind(), icmp.code(), icmp.id()), (kind, 0, id));
+            assert_eq!(icmp.is_neighbour_discovery(), [133, 134, 135, 136, 137].contains(&kind));
+        }
+        assert_eq!(Icmpv6::parse(&[128; 7]).err(), Some(Error::Truncated));
+    }
+}

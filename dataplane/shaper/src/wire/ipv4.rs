@@ -119,3 +119,41 @@ impl<'a> Ipv4<'a> {
 
 /// Length of the header without options in bytes.
 pub const HEADER_LEN: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+
+    #[test]
+    fn fields() {
+        let packet = golden::V4 { options: &[1; 8], ..Default::default() }.carries(17, &[9; 5]);
+        let ip = Ipv4::parse(&packet).unwrap();
+        assert_eq!((ip.header_len(), ip.total_len(), ip.ds()), (28, 33, golden::DS));
+        assert_eq!((ip.identification(), ip.ttl(), ip.protocol()), (0x1234, 64, 17));
+        assert_eq!((ip.source(), ip.destination()), (golden::A4, golden::B4));
+        assert_eq!(ip.checksum().to_be_bytes(), packet[10..12]);
+        assert_eq!((ip.options(), ip.payload()), (Ok(&[1; 8][..]), Ok(&[9; 5][..])));
+        let cut = Ipv4::parse(&packet[..27]).unwrap();
+        assert_eq!((cut.options(), cut.payload()), (Err(Error::Truncated), Err(Error::Truncated)));
+        assert_eq!(Ipv4::parse(&packet[..19]).err(), Some(Error::Truncated));
+        for first in [0x44, 0x55, 0x65] {
+            let wrong = [&[first][..], &packet[1..]].concat();
+            assert_eq!(Ipv4::parse(&wrong).err(), Some(Error::Malformed));
+        }
+    }
+
+    #[test]
+    fn fragments() {
+        for (field, dont, is, offset) in [
+            (0x4000, true, false, 0),
+            (0x2000, false, true, 0),
+            (0x2001, false, true, 8),
+            (0x1fff, false, true, 65528),
+        ] {
+            let packet = golden::V4 { fragment: field, ..Default::default() }.carries(17, &[]);
+            let ip = Ipv4::parse(&packet).unwrap();
+            assert_eq!((ip.dont_fragment(), ip.is_fragment(), ip.fragment_offset()), (dont, is, offset));
+        }
+    }
+}

@@ -199,3 +199,47 @@ fn address(head: &[u8; HEADER_LEN], offset: usize) -> [u8; 16] {
 pub const HEADER_LEN: usize = 40;
 /// Longest chain that is walked. RFC 8200 section 4.1 recommends an order of seven headers.
 pub const MAX_EXTENSIONS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+
+    #[test]
+    fn fields() {
+        let packet = golden::ipv6_with(0xabcde, 3, 17, &[9; 5]);
+        let ip = Ipv6::parse(&packet).unwrap();
+        assert_eq!((ip.ds(), ip.flow_label(), ip.payload_len()), (golden::DS, 0xabcde, 5));
+        assert_eq!((ip.next_header(), ip.hop_limit()), (17, 3));
+        assert_eq!((ip.source(), ip.destination()), (golden::A6, golden::B6));
+        assert_eq!(ip.payload(), [9; 5]);
+        assert_eq!(Ipv6::parse(&packet[..39]).err(), Some(Error::Truncated));
+        assert_eq!(Ipv6::parse(&[0x45; 40]).err(), Some(Error::Malformed));
+    }
+
+    #[test]
+    fn extension_headers_are_walked_as_long_as_they_are() {
+        let bytes = golden::extension(ROUTING, 2, &golden::extension(17, 0, &[9; 5]));
+        let upper = skip_extensions(HOP_BY_HOP, &bytes);
+        assert_eq!((upper.protocol, upper.payload), (17, Ok(&[9; 5][..])));
+        let cut = skip_extensions(HOP_BY_HOP, &bytes[..31]);
+        assert_eq!((cut.protocol, cut.payload), (ROUTING, Err(Error::Truncated)));
+        let ends = skip_extensions(HOP_BY_HOP, &bytes[..32]);
+        assert_eq!((ends.protocol, ends.payload), (17, Ok(&[][..])));
+    }
+
+    #[test]
+    fn a_fragment_ends_the_walk_unless_it_is_atomic() {
+        let fields = |position| {
+            let bytes = golden::fragment(17, position, &[9; 5]);
+            let fragment = Fragment::parse(&bytes).unwrap();
+            assert_eq!((fragment.next_header(), fragment.payload()), (17, &[9; 5][..]));
+            let upper = skip_extensions(FRAGMENT, &bytes);
+            (fragment.offset(), fragment.more(), fragment.is_atomic(), upper.protocol)
+        };
+        assert_eq!(fields(0), (0, false, true, 17));
+        assert_eq!(fields(1), (0, true, false, FRAGMENT));
+        assert_eq!(fields(1449), (1448, true, false, FRAGMENT));
+        assert_eq!(fields(1448), (1448, false, false, FRAGMENT));
+    }
+}

@@ -35,7 +35,7 @@ pub struct Network {
 ///
 /// Two scopes are equal exactly when the last four VLAN identifiers, the last PPPoE session, the
 /// last service label, the number of tunnels and the last tunnel identifier are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// VLAN identifiers in the upper 48 bits, the last one lowest; PPPoE session in the lower 16.
     links: u64,
@@ -44,6 +44,9 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Nothing was passed that separates address spaces.
+    pub const GLOBAL: Self = Self { links: 0, tunnels: 0 };
+
     /// Whether nothing was passed that separates address spaces.
     #[inline]
     pub const fn is_global(self) -> bool {
@@ -99,7 +102,7 @@ impl Scope {
 /// length of all of it in bytes.
 #[inline]
 pub fn find(frame: &[u8], wire_len: usize) -> Network {
-    find_within(frame, wire_len, Scope::default())
+    find_within(frame, wire_len, Scope::GLOBAL)
 }
 
 /// As [`find`], for a frame that was carried in `scope`.
@@ -184,7 +187,7 @@ impl<'a> Walk<'a> {
                 let stack = Stack::parse(self.rest)?;
                 self.scope = self.scope.label(stack.service_label());
                 self.rest = stack.payload();
-                Step::End(self.under_labels().unwrap_or(ethertype), false)
+                Step::End(self.under_labels()?.unwrap_or(ethertype), false)
             }
             _ => Step::End(ethertype, is_control(ethertype, self.rest)),
         })
@@ -195,24 +198,36 @@ impl<'a> Walk<'a> {
     /// Nothing but its first four bits says that it is. They are 0 before a pseudowire control word
     /// (RFC 4385), but a pseudowire may do without one, and then a MAC address may begin with a 4 or
     /// a 6. What would be rewritten as an IP header must therefore also have a right checksum (IPv4)
-    /// or fill the frame (IPv6): about 5 ns, paid under MPLS only.
-    fn under_labels(&self) -> Option<u16> {
+    /// or fill the frame (IPv6).
+    fn under_labels(&self) -> Result<Option<u16>, Error> {
         let wire_left = self.wire_len.saturating_sub(self.frame.len() - self.rest.len());
-        if let Ok(ip) = Ipv4::parse(self.rest) {
-            let header = self.rest.get(..ip.header_len())?;
-            let fits = usize::from(ip.total_len()) <= wire_left;
-            return (fits && Sum::default().bytes(header).fold() == 0xffff).then_some(ETHERTYPE_IPV4);
+        let (&[first], _) = take(self.rest)?;
+        let (fits, ethertype) = match first >> 4 {
+            4 => (fits_v4(self.rest, wire_left), ETHERTYPE_IPV4),
+            6 => (fits_v6(self.rest, wire_left), ETHERTYPE_IPV6),
+            _ => return Ok(None),
+        };
+        match fits {
+            Err(Error::Truncated) => Err(Error::Truncated),
+            fits => Ok((fits == Ok(true)).then_some(ethertype)),
         }
-        let ip = Ipv6::parse(self.rest).ok()?;
-        let len = ipv6::HEADER_LEN + usize::from(ip.payload_len());
-        let fills = len == wire_left || len < wire_left && wire_left <= MIN_PAYLOAD;
-        fills.then_some(ETHERTYPE_IPV6)
     }
 
     fn end(&self, ethertype: u16, control: bool, error: Option<Error>) -> Network {
         let offset = (self.frame.len() - self.rest.len()) as u16;
         Network { offset, ethertype, scope: self.scope, control, error }
     }
+}
+
+fn fits_v4(bytes: &[u8], wire_left: usize) -> Result<bool, Error> {
+    let ip = Ipv4::parse(bytes)?;
+    let header = bytes.get(..ip.header_len()).ok_or(Error::Truncated)?;
+    Ok(usize::from(ip.total_len()) <= wire_left && Sum::default().bytes(header).fold() == 0xffff)
+}
+
+fn fits_v6(bytes: &[u8], wire_left: usize) -> Result<bool, Error> {
+    let len = ipv6::HEADER_LEN + usize::from(Ipv6::parse(bytes)?.payload_len());
+    Ok(len == wire_left || len < wire_left && wire_left <= MIN_PAYLOAD)
 }
 
 /// Whether these are frames between neighbours on a link, which a loss or a long wait would make
@@ -247,3 +262,62 @@ const MIN_PAYLOAD: usize = 46;
 /// Network layer protocol identifiers of ISO/IEC TR 9577.
 const NLPID_ES_IS: u8 = 0x82;
 const NLPID_IS_IS: u8 = 0x83;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden::{ethernet, ipv4, ipv6, mpls, tag};
+    use crate::wire::protocol::TCP;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_scope_keeps_what_it_says_and_no_more() {
+        let all = Scope::GLOBAL.vlan(1).vlan(2).vlan(3).vlan(4).session(5).label(6).tunnel(Some(7));
+        assert_eq!(all.words(), [0x0010_0200_3004_0005, 0x0000_0601_0000_0007]);
+        assert_eq!(all.vlan(0), all, "a priority tag is no VLAN");
+        assert_eq!(all.vlan(4095).words()[0], 0x0020_0300_4fff_0005, "the outermost of five is lost");
+        assert_eq!(
+            all.label(0xf_ffff).session(0xffff).words(),
+            [0x0010_0200_3004_ffff, 0x0fff_ff01_0000_0007]
+        );
+        assert_eq!(all.tunnel(None).words()[1], 0x0000_0602_0000_0007, "the identifier around it");
+        let many = (0..300).fold(Scope::GLOBAL, |scope, _| scope.tunnel(None));
+        assert_eq!(many.words(), [0, 0xff_0000_0000]);
+        assert!(Scope::GLOBAL.is_global() && !all.is_global());
+    }
+
+    #[test]
+    fn nine_tags_are_one_too_many() {
+        let tags = |n| {
+            let inner = tag(8, 0x0800, &ipv4(TCP, &[0; 20]));
+            ethernet(0x8100, &(1..n).fold(inner, |bytes, id| tag(id, 0x8100, &bytes)))
+        };
+        let frame = tags(8);
+        let network = find(&frame, frame.len());
+        assert_eq!((network.offset, network.ethertype, network.error), (46, ETHERTYPE_IPV4, None));
+        let frame = tags(9);
+        let network = find(&frame, frame.len());
+        assert_eq!((network.offset, network.error), (46, Some(Error::TooDeep)));
+        assert_eq!(network.ethertype, 0x8100);
+    }
+
+    #[test]
+    fn under_labels_only_what_must_be_ip_is_ip() {
+        let ethertype = |payload: &[u8]| {
+            let frame = ethernet(ETHERTYPE_MPLS, &mpls(&[77], payload));
+            find(&frame, frame.len()).ethertype
+        };
+        let with = |mut bytes: Vec<u8>, at: usize, flip: u8| {
+            bytes[at] ^= flip;
+            bytes
+        };
+        let (v4, v6) = (ipv4(TCP, &[0; 20]), ipv6(TCP, &[0; 20]));
+        assert_eq!(ethertype(&v4), ETHERTYPE_IPV4);
+        assert_eq!(ethertype(&with(v4.clone(), 10, 1)), ETHERTYPE_MPLS, "checksum");
+        assert_eq!(ethertype(&v4[..30]), ETHERTYPE_MPLS, "longer than the frame");
+        assert_eq!(ethertype(&v6), ETHERTYPE_IPV6);
+        assert_eq!(ethertype(&with(v6.clone(), 5, 1)), ETHERTYPE_MPLS, "another length");
+        let padded = [ipv6(TCP, &[]), [0; 6].to_vec()].concat();
+        assert_eq!(ethertype(&padded), ETHERTYPE_IPV6, "padded to the shortest frame");
+    }
+}

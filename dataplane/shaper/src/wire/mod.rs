@@ -13,6 +13,8 @@ pub mod checksum;
 pub mod ecn;
 pub mod esp;
 pub mod ethernet;
+#[cfg(test)]
+pub(crate) mod golden;
 pub mod gre;
 pub mod icmp;
 pub mod icmpv6;

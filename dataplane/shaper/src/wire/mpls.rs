@@ -83,3 +83,43 @@ pub const MAX_LABELS: usize = 16;
 const FIRST_UNRESERVED: u32 = 16;
 /// The entry after this label is an entropy label (RFC 6790).
 const ENTROPY_INDICATOR: u32 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+
+    #[test]
+    fn an_entry() {
+        let entry = Entry(0xabcde << 12 | 5 << 9 | 1 << 8 | 64);
+        assert_eq!(
+            (entry.label(), entry.traffic_class(), entry.is_bottom(), entry.ttl()),
+            (0xabcde, 5, true, 64)
+        );
+    }
+
+    #[test]
+    fn the_service_label_is_the_innermost_that_names_a_destination() {
+        for (labels, service) in [
+            (&[77][..], 77),
+            (&[77, 78], 78),
+            (&[77, 0], 77),
+            (&[0], 0),
+            (&[77, 7, 4711], 77),
+            (&[77, 7, 4711, 78], 78),
+            (&[7, 7, 78], 0),
+        ] {
+            let bytes = golden::mpls(labels, &[9; 5]);
+            let stack = Stack::parse(&bytes).unwrap();
+            assert_eq!((stack.service_label(), stack.payload()), (service, &[9; 5][..]), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn the_walk_is_bounded() {
+        let deepest = golden::mpls(&[77; MAX_LABELS], &[]);
+        assert_eq!(Stack::parse(&deepest).unwrap().service_label(), 77);
+        assert_eq!(Stack::parse(&deepest[..63]).err(), Some(Error::Truncated));
+        assert_eq!(Stack::parse(&golden::mpls(&[77; MAX_LABELS + 1], &[])).err(), Some(Error::TooDeep));
+    }
+}

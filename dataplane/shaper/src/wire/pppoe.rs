@@ -74,3 +74,33 @@ pub const PPP_MPLS: u16 = 0x0281;
 const FIRST_CONTROL: u16 = 0x8000;
 const VERSION_AND_TYPE: u8 = 0x11;
 const CODE_SESSION: u8 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+
+    #[test]
+    fn both_forms_of_the_protocol() {
+        for (protocol, expected) in
+            [(&[0x00, 0x57][..], PPP_IPV6), (&[0x57], PPP_IPV6), (&[0x02, 0x81], PPP_MPLS)]
+        {
+            let bytes = golden::pppoe(0x1234, protocol, &[9; 5]);
+            let pppoe = Pppoe::parse(&bytes).unwrap();
+            assert_eq!((pppoe.session(), pppoe.protocol(), pppoe.is_control()), (0x1234, expected, false));
+            assert_eq!((usize::from(pppoe.length()), pppoe.payload()), (protocol.len() + 5, &[9; 5][..]));
+        }
+    }
+
+    #[test]
+    fn what_is_no_session() {
+        let bytes = golden::pppoe(1, &[0xc0, 0x21], &[9; 5]);
+        assert!(Pppoe::parse(&bytes).unwrap().is_control(), "LCP");
+        assert_eq!(Pppoe::parse(&bytes[..7]).err(), Some(Error::Truncated));
+        assert_eq!(Pppoe::parse(&bytes[..6]).err(), Some(Error::Truncated));
+        for start in [[0x11, 0x09], [0x21, 0x00]] {
+            let wrong = [&start[..], &bytes[2..]].concat();
+            assert_eq!(Pppoe::parse(&wrong).err(), Some(Error::Malformed));
+        }
+    }
+}

@@ -45,3 +45,17 @@ impl<'a> Sctp<'a> {
         self.chunks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        let bytes = crate::wire::golden::sctp();
+        let sctp = Sctp::parse(&bytes).unwrap();
+        assert_eq!((sctp.source_port(), sctp.destination_port()), (1000, 2000));
+        assert_eq!((sctp.verification_tag(), sctp.chunks()), (0xdead_beef, &[3, 0, 0, 16][..]));
+        assert_eq!(Sctp::parse(&bytes[..11]).err(), Some(Error::Truncated));
+    }
+}

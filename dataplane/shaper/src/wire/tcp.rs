@@ -171,3 +171,53 @@ pub const OPTION_SACK: u8 = 5;
 pub const OPTION_TIMESTAMPS: u8 = 8;
 /// MD5 signature (RFC 2385).
 pub const OPTION_MD5: u8 = 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn options(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+        let segment = golden::tcp(bytes, &[0xee; 4]);
+        let tcp = Tcp::parse(&segment).unwrap();
+        assert_eq!(tcp.payload(), Ok(&[0xee; 4][..]));
+        tcp.options().unwrap().map(|option| (option.kind, option.data.to_vec())).collect()
+    }
+
+    #[test]
+    fn the_fixed_part() {
+        let mut segment = golden::tcp(&[], &[]);
+        segment[12] |= 1;
+        let tcp = Tcp::parse(&segment).unwrap();
+        assert_eq!((tcp.source_port(), tcp.destination_port()), (1000, 2000));
+        assert_eq!((tcp.sequence(), tcp.acknowledgement()), (1, 2));
+        assert_eq!((tcp.header_len(), tcp.reserved(), tcp.flags()), (20, 1, ACK | PSH));
+        assert_eq!((tcp.window(), tcp.checksum(), tcp.urgent()), (0x1234, 0xabcd, 3));
+        segment[12] = 0x40;
+        assert_eq!(Tcp::parse(&segment).err(), Some(Error::Malformed));
+        assert_eq!(Tcp::parse(&segment[..19]).err(), Some(Error::Truncated));
+    }
+
+    #[test]
+    fn options_are_walked_to_the_end_or_to_the_first_that_is_wrong() {
+        let timestamps = (OPTION_TIMESTAMPS, vec![0, 0, 0, 1, 0, 0, 0, 2]);
+        let nop = (OPTION_NOP, vec![]);
+        let one_nop = [nop.clone()];
+        assert_eq!(options(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]), [nop.clone(), nop.clone(), timestamps]);
+        assert_eq!(
+            options(&[2, 4, 5, 0xb4, 1, 0, 8, 10]),
+            [(OPTION_MSS, vec![5, 0xb4]), nop.clone()],
+            "end of list"
+        );
+        assert_eq!(options(&[1, 5, 2, 5]), [nop.clone(), (OPTION_SACK, vec![])], "a length is missing");
+        assert_eq!(options(&[1, 5, 1, 1]), one_nop, "a length below two");
+        assert_eq!(options(&[1, 5, 0, 1]), one_nop, "a length of zero");
+        assert_eq!(options(&[1, 5, 4, 1]), one_nop, "a length beyond the header");
+        assert_eq!(options(&[1; 40]).len(), 40);
+        let segment = golden::tcp(&[1; 8], &[]);
+        let tcp = Tcp::parse(&segment[..27]).unwrap();
+        assert_eq!((tcp.options().err(), tcp.payload()), (Some(Error::Truncated), Err(Error::Truncated)));
+    }
+}

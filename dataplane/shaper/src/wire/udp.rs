@@ -53,3 +53,17 @@ impl<'a> Udp<'a> {
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        let bytes = crate::wire::golden::udp(2000, &[9; 5]);
+        let udp = Udp::parse(&bytes).unwrap();
+        assert_eq!((udp.source_port(), udp.destination_port()), (1000, 2000));
+        assert_eq!((udp.length(), udp.checksum(), udp.payload()), (13, 0xabcd, &[9; 5][..]));
+        assert_eq!(Udp::parse(&bytes[..7]).err(), Some(Error::Truncated));
+    }
+}

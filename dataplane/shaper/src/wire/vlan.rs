@@ -57,3 +57,18 @@ impl<'a> Vlan<'a> {
         self.payload
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        let bytes = crate::wire::golden::tag(0xb123, 0x86dd, &[9; 5]);
+        let tag = Vlan::parse(&bytes).unwrap();
+        assert_eq!((tag.id(), tag.priority(), tag.drop_eligible()), (0x123, 5, true));
+        assert_eq!((tag.ethertype(), tag.payload()), (0x86dd, &[9; 5][..]));
+        assert_eq!(Vlan::parse(&bytes[..3]).err(), Some(Error::Truncated));
+        assert!(is_tpid(0x8100) && is_tpid(0x88a8) && is_tpid(0x9100) && !is_tpid(0x0800));
+    }
+}

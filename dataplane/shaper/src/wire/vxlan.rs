@@ -40,3 +40,18 @@ impl<'a> Vxlan<'a> {
 /// UDP destination port.
 pub const PORT: u16 = 4789;
 const FLAG_VNI: u8 = 0x08;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        let datagram = crate::wire::golden::vxlan(0xabcdef, &[9; 5]);
+        let bytes = &datagram[8..];
+        let vxlan = Vxlan::parse(bytes).unwrap();
+        assert_eq!((vxlan.vni(), vxlan.payload()), (0xabcdef, &[9; 5][..]));
+        assert_eq!(Vxlan::parse(&bytes[..7]).err(), Some(Error::Truncated));
+        assert_eq!(Vxlan::parse(&[0; 8]).err(), Some(Error::Malformed));
+    }
+}
