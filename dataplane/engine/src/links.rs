@@ -2,7 +2,8 @@
 //!
 //! With `propagate-link` a bump in the wire is as transparent to link loss as a wire: while one
 //! side's cable is out, the other side's neighbour sees its link down too. The side that we hold
-//! down ourselves tells nothing about its cable, so it is never taken for a cause: no latch.
+//! down ourselves tells nothing about its cable, nor does one that we have just let go and that
+//! still negotiates, so neither is taken for a cause: no latch.
 
 /// One of the two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub enum Action {
     Release(Side),
 }
 
+/// Observations that a link may take to come up after it was let go: 5 s at 50 a second, more than
+/// 1000BASE-T needs to negotiate.
+pub const SETTLE: u32 = 250;
+
 /// The pair as last seen.
 #[derive(Clone, Debug)]
 pub struct LinkWatch {
@@ -36,12 +41,14 @@ pub struct LinkWatch {
 struct State {
     up: bool,
     held: bool,
+    /// Observations left until a side that was let go must be up or has lost its own cable.
+    settling: u32,
 }
 
 impl LinkWatch {
     /// Both links count as up at first.
     pub fn new(propagate: bool) -> Self {
-        let state = State { up: true, held: false };
+        let state = State { up: true, held: false, settling: 0 };
         Self { propagate, a: state, b: state }
     }
 
@@ -51,8 +58,8 @@ impl LinkWatch {
         actions[0] = self.a.see(a_up).then_some(Action::Tell(Side::A, a_up));
         actions[1] = self.b.see(b_up).then_some(Action::Tell(Side::B, b_up));
         if self.propagate {
-            actions[2] = hold(&mut self.b, !self.a.up && !self.a.held, Side::B);
-            actions[3] = hold(&mut self.a, !self.b.up && !self.b.held, Side::A);
+            actions[2] = self.b.hold(self.a.is_lost(), Side::B);
+            actions[3] = self.a.hold(self.b.is_lost(), Side::A);
         }
         actions.into_iter().flatten()
     }
@@ -78,16 +85,23 @@ impl State {
     fn see(&mut self, up: bool) -> bool {
         let changed = self.up != up;
         self.up = up;
+        self.settling = if up { 0 } else { self.settling.saturating_sub(1) };
         changed
     }
-}
 
-fn hold(state: &mut State, wanted: bool, side: Side) -> Option<Action> {
-    if state.held == wanted {
-        return None;
+    /// Whether its own cable is out, as far as can be known.
+    fn is_lost(&self) -> bool {
+        !self.up && !self.held && self.settling == 0
     }
-    state.held = wanted;
-    Some(if wanted { Action::Hold(side) } else { Action::Release(side) })
+
+    fn hold(&mut self, wanted: bool, side: Side) -> Option<Action> {
+        if self.held == wanted {
+            return None;
+        }
+        self.held = wanted;
+        self.settling = SETTLE;
+        Some(if wanted { Action::Hold(side) } else { Action::Release(side) })
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +137,9 @@ mod tests {
         let mut watch = LinkWatch::new(true);
         assert_eq!(see(&mut watch, false, false), [Tell(A, false), Tell(B, false), Hold(B)]);
         assert_eq!(see(&mut watch, true, false), [Tell(A, true), Release(B)]);
+        for _ in 1..SETTLE {
+            assert_eq!(see(&mut watch, true, false), [], "b may still negotiate");
+        }
         assert_eq!(see(&mut watch, true, false), [Hold(A)], "b's own cable is out");
         assert_eq!(see(&mut watch, false, false), [Tell(A, false)]);
         assert_eq!(see(&mut watch, false, true), [Tell(B, true), Release(A)]);
