@@ -68,22 +68,22 @@ impl Forwarder {
     pub fn start(program: &Program, setup: &Setup<'_>, interrupt: &Interrupt) -> Result<Self> {
         let config = setup.folder.join(format!("{}.toml", setup.name));
         let log = setup.folder.join(format!("{}.log", setup.name));
-        let (mut start, ready, weir) = match program {
+        let (mut start, ready, weir, prefix) = match program {
             Program::Weir(binary) => {
                 fs::write(&config, weir_config(setup))
                     .with_context(|| format!("cannot write {}", config.display()))?;
                 let mut start = command(binary);
                 start.arg("run").arg(&config).args(["--name", &instance()]);
-                (start, "ready", Some(binary.clone()))
+                (start, "ready", Some(binary.clone()), format!("weir-{}", instance()))
             }
             Program::Testpmd => {
                 let [a, b] = [0, 1].map(|end| format!("net_tap{end},iface={}", setup.taps[end]));
                 // A period of statistics keeps it running without a terminal.
                 let options = "--forward-mode=io --stats-period=3600";
-                (testpmd(setup.poll_cpu, [&a, &b], options), "Logical Core", None)
+                (testpmd(setup.poll_cpu, [&a, &b], options), "Logical Core", None, instance())
             }
         };
-        let runtime = RuntimeFolder::new();
+        let runtime = RuntimeFolder::of(&prefix);
         let mut process = Process::spawn("forwarder", &mut start, Some(&log))?;
         process
             .wait_for(ready, Duration::from_secs(30), interrupt)
@@ -203,15 +203,13 @@ fn parse_counters(show: &str) -> Result<Counters> {
 pub struct RuntimeFolder(PathBuf);
 
 impl RuntimeFolder {
-    /// Removes the folder when dropped.
-    pub fn new() -> Self {
-        Self(Path::new("/run/dpdk").join(instance()))
+    /// Of [`testpmd`]; it is removed when this is dropped.
+    pub fn of_testpmd() -> Self {
+        Self::of(&instance())
     }
-}
 
-impl Default for RuntimeFolder {
-    fn default() -> Self {
-        Self::new()
+    fn of(prefix: &str) -> Self {
+        Self(Path::new("/run/dpdk").join(prefix))
     }
 }
 

@@ -97,7 +97,7 @@ fn lines(mut program: Command, patience: Duration, interrupt: &Interrupt) -> Res
 
 /// The median over `seconds` periods of one second, the first left out.
 fn macfwd(seconds: u32, interrupt: &Interrupt) -> Result<f64> {
-    let _runtime = RuntimeFolder::new();
+    let _runtime = RuntimeFolder::of_testpmd();
     let devices = ["net_null0,size=64", "net_null1,size=64"];
     let mut testpmd = testpmd(poll_cpu(), devices, "--forward-mode=mac --no-flush-rx --stats-period=1");
     let mut process = Process::spawn("dpdk-testpmd", &mut testpmd, None)?;

@@ -100,6 +100,7 @@ fn preflight(args: &Args) -> Result<Program> {
         ("ping", "iputils-ping"),
         ("nsenter", "util-linux"),
         ("setpriv", "util-linux"),
+        ("setsid", "util-linux"),
         ("taskset", "util-linux"),
         ("unshare", "util-linux"),
     ])?;
