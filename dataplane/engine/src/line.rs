@@ -192,7 +192,13 @@ impl LineLink {
 impl LinePort {
     /// Whether the link is up and the device is there.
     pub fn is_up(&self) -> bool {
-        !self.port.vanished() && self.port.link().is_ok_and(|link| link.up)
+        !self.port.vanished() && (self.port.link().is_ok_and(|link| link.up) || self.is_elsewhere())
+    }
+
+    /// Whether this is a tap in another network namespace. Its driver asks for the link state in the
+    /// namespace that it was made in, so it says "down" for ever, while frames pass.
+    fn is_elsewhere(&self) -> bool {
+        self.info.driver == "net_tap" && !is_in_this_namespace(self.info.if_index)
     }
 
     fn open(
@@ -236,6 +242,15 @@ impl LinePort {
         warnings.append(&mut started.warnings);
         Ok((Self { port, info, pool, warnings }, started))
     }
+}
+
+/// Whether a kernel interface can be seen from here. Reads /sys: for the control thread only.
+fn is_in_this_namespace(if_index: u32) -> bool {
+    let Ok(interfaces) = std::fs::read_dir("/sys/class/net") else { return true };
+    interfaces.flatten().any(|interface| {
+        std::fs::read_to_string(interface.path().join("ifindex"))
+            .is_ok_and(|index| index.trim().parse() == Ok(if_index))
+    })
 }
 
 /// Builds one link.
