@@ -130,7 +130,6 @@ const LATER_LIBRARIES: &[&str] = &["rte_log"];
 const FUNCTIONS: &[&str] = &[
     "shim_.*",
     "rte_version",
-    "rte_eal_get_runtime_dir",
     "rte_eal_init",
     "rte_eal_cleanup",
     "rte_eal_hotplug_add",

@@ -231,15 +231,8 @@ struct Running;
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SAFETY: the EAL runs; a static C string, empty if there is no such folder.
-        let folder = unsafe { CStr::from_ptr(dpdk_sys::rte_eal_get_runtime_dir()) };
-        let folder = folder.to_string_lossy().into_owned();
         // SAFETY: rte_eal_init succeeded, and every owner of DPDK memory holds a handle: none is left.
         unsafe { dpdk_sys::rte_eal_cleanup() };
-        // DPDK leaves it behind. It is this process's own: the file prefix is its name.
-        if !folder.is_empty() {
-            let _ = std::fs::remove_dir_all(folder);
-        }
     }
 }
 

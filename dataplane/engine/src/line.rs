@@ -198,7 +198,7 @@ impl LinePort {
     /// Whether this is a tap in another network namespace. Its driver asks for the link state in the
     /// namespace that it was made in, so it says "down" for ever, while frames pass.
     fn is_elsewhere(&self) -> bool {
-        self.info.driver == "net_tap" && !is_in_this_namespace(self.info.if_index)
+        self.info.driver == "net_tap" && nix::net::if_::if_indextoname(self.info.if_index).is_err()
     }
 
     fn open(
@@ -209,9 +209,8 @@ impl LinePort {
         sum: PoolSum,
     ) -> Result<(Self, Started), StartError> {
         let failed = |cause| StartError::Port { link: link.to_owned(), cause };
-        let device = eal
-            .attach(&plan.devargs)
-            .map_err(|cause| StartError::Attach { link: link.to_owned(), cause })?;
+        let device =
+            eal.attach(&plan.devargs).map_err(|cause| StartError::Attach { link: link.to_owned(), cause })?;
         let mut port = Port::open(eal, &device).map_err(failed)?;
         let info = port.info().map_err(failed)?;
         let longest = info.max_rx_pktlen.saturating_sub(info.overhead).min(info.max_mtu.into());
@@ -242,15 +241,6 @@ impl LinePort {
         warnings.append(&mut started.warnings);
         Ok((Self { port, info, pool, warnings }, started))
     }
-}
-
-/// Whether a kernel interface can be seen from here. Reads /sys: for the control thread only.
-fn is_in_this_namespace(if_index: u32) -> bool {
-    let Ok(interfaces) = std::fs::read_dir("/sys/class/net") else { return true };
-    interfaces.flatten().any(|interface| {
-        std::fs::read_to_string(interface.path().join("ifindex"))
-            .is_ok_and(|index| index.trim().parse() == Ok(if_index))
-    })
 }
 
 /// Builds one link.
