@@ -9,8 +9,12 @@
 //! `longest.rs`) and that one dequeue turns the list as often as the largest queued packet has
 //! quanta.
 
+#[cfg(test)]
+mod faults;
 mod flow;
 mod longest;
+#[cfg(test)]
+mod model;
 mod params;
 #[cfg(test)]
 mod tests;
