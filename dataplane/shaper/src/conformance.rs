@@ -30,6 +30,22 @@ pub trait Conformance: Copy + Debug + Default + 'static {
 
     /// Fault 9: a packet that is CE already counts as marked when CoDel leaves it alone.
     const CODEL_COUNTS_CE_ARRIVALS: bool;
+
+    /// Fault 50: a reset leaves the ceiling of the byte limit, and a changed bound waits for the
+    /// next completion.
+    const DQL_RESET_KEEPS_CEILING: bool;
+
+    /// Fault 51: completing more than is outstanding stops the system; here, the account.
+    const DQL_EXCESS_STOPS: bool;
+
+    /// Fault 52: a queue operation above the largest is left out of the account without a word.
+    const DQL_LARGE_IS_SILENT: bool;
+
+    /// Fault 53: the longest stall is cut to 16 bits.
+    const DQL_STALL_MAX_16_BITS: bool;
+
+    /// Fault 54: switching stall detection on keeps the old history.
+    const DQL_STALL_KEEPS_HISTORY: bool;
 }
 
 /// Every fault reproduced.
@@ -46,6 +62,11 @@ impl Conformance for Linux {
     const FQ_ONE_BATCH: bool = true;
     const FQ_CHANGE_DEQUEUES: bool = true;
     const CODEL_COUNTS_CE_ARRIVALS: bool = true;
+    const DQL_RESET_KEEPS_CEILING: bool = true;
+    const DQL_EXCESS_STOPS: bool = true;
+    const DQL_LARGE_IS_SILENT: bool = true;
+    const DQL_STALL_MAX_16_BITS: bool = true;
+    const DQL_STALL_KEEPS_HISTORY: bool = true;
 }
 
 impl Conformance for Weir {
@@ -54,4 +75,9 @@ impl Conformance for Weir {
     const FQ_ONE_BATCH: bool = false;
     const FQ_CHANGE_DEQUEUES: bool = false;
     const CODEL_COUNTS_CE_ARRIVALS: bool = false;
+    const DQL_RESET_KEEPS_CEILING: bool = false;
+    const DQL_EXCESS_STOPS: bool = false;
+    const DQL_LARGE_IS_SILENT: bool = false;
+    const DQL_STALL_MAX_16_BITS: bool = false;
+    const DQL_STALL_KEEPS_HISTORY: bool = false;
 }

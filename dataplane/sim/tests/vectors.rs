@@ -4,7 +4,7 @@
 
 use sim::replay::hashes::HashSource;
 use sim::replay::trace::Trace;
-use sim::replay::{Mode, file, replay};
+use sim::replay::{Mode, dql, file, replay};
 use std::path::{Path, PathBuf};
 
 #[test]
@@ -32,6 +32,33 @@ fn fq_codel_mended_counts_what_happens() {
         let marks = value(stat, "ecn_mark") + value(stat, "ce_mark");
         assert_eq!(marks, sum("ce"), "{path:?}: fault 9");
     }
+}
+
+#[test]
+fn byte_queue_limits_replay_identically() {
+    let vectors = vectors("dql");
+    assert_eq!(vectors.len(), 8, "7 vectors and an extra one");
+    for path in vectors {
+        let name = path.display().to_string();
+        let text = file::read(&path).unwrap();
+        assert!(dql::is_trace(&text), "{name}");
+        let mut printed = Vec::new();
+        dql::replay(&name, &text, Mode::Linux, &mut printed).unwrap();
+        let expected = file::read(Path::new(&name.replace(".trace.gz", ".out.gz"))).unwrap();
+        compare(&path, &expected, &String::from_utf8(printed).unwrap());
+    }
+}
+
+#[test]
+fn a_bad_line_of_a_byte_queue_trace_is_named() {
+    let error = |text: &str| dql::replay("t", text, Mode::Weir, Vec::new()).unwrap_err().to_string();
+    assert_eq!(error("q 1 5"), "t:1: the first line must be `init J HOLD`");
+    assert_eq!(error("init 0 250\nq 1"), "t:2: `` in field 3 is no number that fits u32");
+    assert_eq!(error("init 0 250\nx 1 2"), "t:2: `x` is no operation: init, set, q, c or r");
+    assert_eq!(
+        error("init 0 250\n#\nset mtu 2"),
+        "t:3: `mtu` cannot be set: limit, min_limit, max_limit, hold_time or stall_thrs"
+    );
 }
 
 /// The number behind `key=` in a line.

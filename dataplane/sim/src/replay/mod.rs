@@ -3,8 +3,9 @@
 //!
 //! * [`trace`] reads what happens, [`hashes`] supplies the flow hashes, [`out`] prints;
 //! * one file per discipline drives it (`fq_codel`): to add one, implement `Discipline` and name
-//!   it in [`replay`].
+//!   it in [`replay`]. Byte queue limits ([`dql`]) have a format and a file of their own.
 
+pub mod dql;
 pub mod file;
 mod fq_codel;
 pub mod hashes;
