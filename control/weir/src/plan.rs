@@ -28,7 +28,8 @@ pub struct Environment {
 /// Chooses the EAL's arguments: those of the file, and where it leaves a choice what works with
 /// nothing but root. Without reserved hugepages that is ordinary memory, as much as the pools need.
 pub fn environment(config: &Config, machine: &Machine) -> Environment {
-    let given = |name: &str| config.eal.args.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")));
+    let given =
+        |name: &str| config.eal.args.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")));
     let (cores, lcores) = cores(config, machine);
     let packet_memory = packet_memory(config, lcores);
     let mut args = vec!["--lcores".to_owned(), cores];
@@ -71,7 +72,10 @@ impl Machine {
             line.split_whitespace().nth(1)?.parse().ok()
         });
         let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map(|set| {
-            (0..nix::sched::CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
+            (0..nix::sched::CpuSet::count())
+                .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+                .map(|cpu| cpu as u32)
+                .collect()
         });
         Self { cpus: cpus.unwrap_or_else(|_| vec![0]), free_hugepages: free.unwrap_or(0) }
     }
@@ -177,7 +181,10 @@ mod tests {
 
     #[test]
     fn each_link_gets_a_worker_while_cpus_last() {
-        let two = format!("{LINK}{}", LINK.replace("\"x\"", "\"y\"").replace("null0", "null2").replace("null1", "null3"));
+        let two = format!(
+            "{LINK}{}",
+            LINK.replace("\"x\"", "\"y\"").replace("null0", "null2").replace("null1", "null3")
+        );
         let lcores = |cpus: &[u32]| environment(&config(&two), &machine(cpus, 0)).args[1].clone();
         assert_eq!(lcores(&[0, 1]), "0@(0,1),1@1");
         assert_eq!(lcores(&[0, 1, 2, 3]), "0@(0,1,2,3),1@3,2@2");

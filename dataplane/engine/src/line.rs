@@ -156,9 +156,7 @@ impl Line {
 
     /// Whether a worker has ended by itself, which it never should.
     pub fn has_failed(&self) -> bool {
-        self.workers
-            .iter()
-            .any(|worker| worker.handle.as_ref().is_some_and(LcoreHandle::is_finished))
+        self.workers.iter().any(|worker| worker.handle.as_ref().is_some_and(LcoreHandle::is_finished))
     }
 
     /// Stops the workers: they stop receiving, send what is due, give up the rest, counted. Their
@@ -197,7 +195,13 @@ impl LinePort {
         !self.port.vanished() && self.port.link().is_ok_and(|link| link.up)
     }
 
-    fn open(eal: &Eal, link: &str, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(Self, Started), StartError> {
+    fn open(
+        eal: &Eal,
+        link: &str,
+        plan: &PortPlan,
+        name: String,
+        sum: PoolSum,
+    ) -> Result<(Self, Started), StartError> {
         let failed = |source| StartError::Port { link: link.to_owned(), source };
         let device = eal
             .attach(&plan.devargs)
@@ -210,8 +214,11 @@ impl LinePort {
             node: info.node,
             ..MempoolConfig::new(name, sum.total())
         };
-        let pool = Mempool::create(eal, &config)
-            .map_err(|source| StartError::Pool { link: link.to_owned(), source, sum })?;
+        let pool = Mempool::create(eal, &config).map_err(|source| StartError::Pool {
+            link: link.to_owned(),
+            source,
+            sum,
+        })?;
         let wanted = PortConfig {
             rx_desc: plan.rx_ring,
             tx_desc: plan.tx_ring,
@@ -272,8 +279,8 @@ impl Builder<'_> {
     ) -> Result<Direction, StartError> {
         let link = || self.link.name.clone();
         let slots = pool::slots(&plan.qdisc) as usize;
-        let qdisc = Qdisc::new(&plan.qdisc, slots)
-            .map_err(|source| StartError::Qdisc { link: link(), source })?;
+        let qdisc =
+            Qdisc::new(&plan.qdisc, slots).map_err(|source| StartError::Qdisc { link: link(), source })?;
         let limiter = match plan.bandwidth {
             Some(rate) => Some(
                 Limiter::new(rate, plan.catch_up)

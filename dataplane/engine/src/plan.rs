@@ -94,7 +94,9 @@ pub enum StartError {
         source: PortError,
     },
     /// A driver carries less than the plan asks for.
-    #[error("link {link:?}: port {port} carries an MTU of {min} to {max} bytes, not {asked}: set mtu to what it carries")]
+    #[error(
+        "link {link:?}: port {port} carries an MTU of {min} to {max} bytes, not {asked}: set mtu to what it carries"
+    )]
     Mtu {
         /// The link.
         link: String,
