@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hwtests::clock::{Interrupt, nap, now};
+use hwtests::iperf::{Load, Transfer};
 use hwtests::netns::Netns;
 use hwtests::process::{Process, Signal, command, run};
 use serde_json::Value;
@@ -22,18 +23,21 @@ fn tcp_and_ping_pass_between_two_taps_and_every_packet_is_accounted_for() {
     ));
     let (a, b) = namespaces("e2ea", "e2eb", &interrupt);
     run(a.command("ping").args(["-c", "5", "-i", "0.2", "-W", "5", "192.0.2.2"])).unwrap();
-    let mut server = Process::spawn("iperf3", b.command("iperf3").args(["-s", "-1", "--forceflush"]), None).unwrap();
-    server.wait_for("listening", Duration::from_secs(10), &interrupt).unwrap();
-    let result = run(a.command("iperf3").args(["-c", "192.0.2.2", "-t", "3", "-P", "4", "--json"])).unwrap();
-    let result: Value = serde_json::from_str(&result).unwrap();
-    let received = result["end"]["sum_received"]["bytes"].as_u64().unwrap();
+    let load = Load { streams: 4, seconds: 3, omit: 0, congestion: "cubic" };
+    let mut transfer = Transfer::start(&a, &b, "192.0.2.2", load, &interrupt).unwrap();
+    let received = loop {
+        match transfer.result().unwrap() {
+            Some(received) => break (received.total * f64::from(load.seconds) / 8.0) as u64,
+            None => nap(Duration::from_millis(20)),
+        }
+    };
     assert!(received > 1_000_000, "{received} bytes of TCP arrived");
-    let sockets = weir.show();
-    let up = &sockets["links"][0]["directions"][0];
+    let show = weir.show();
+    let up = &show["links"][0]["directions"][0];
     assert!(up["sent"]["bytes"].as_u64().unwrap() > received, "{up:#}");
     assert!(up["qdisc"]["new_flow_count"].as_u64().unwrap() >= 4, "{up:#}");
     assert!(up["control"]["packets"].as_u64().unwrap() >= 1, "ARP went through the control queue: {up:#}");
-    assert_conserved(&sockets);
+    assert_conserved(&show);
     weir.stop(Signal::TERM);
 }
 

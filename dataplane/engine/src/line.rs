@@ -198,7 +198,9 @@ impl LinePort {
     /// Whether this is a tap in another network namespace. Its driver asks for the link state in the
     /// namespace that it was made in, so it says "down" for ever, while frames pass.
     fn is_elsewhere(&self) -> bool {
-        self.info.driver == "net_tap" && nix::net::if_::if_indextoname(self.info.if_index).is_err()
+        self.info.driver == "net_tap"
+            && nix::net::if_::if_nameindex()
+                .is_ok_and(|here| here.iter().all(|interface| interface.index() != self.info.if_index))
     }
 
     fn open(
