@@ -31,6 +31,8 @@ pub struct EalConfig {
 /// The levels of `rte_log`, quietest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
+    /// Only what ends the process.
+    Critical,
     /// Errors only.
     Error,
     /// Errors and warnings.
@@ -57,7 +59,7 @@ pub enum EalError {
     #[error("cannot set up signals for the drivers: {0}")]
     Signals(#[source] std::io::Error),
     /// `rte_eal_init` failed.
-    #[error("rte_eal_init({args}) failed: {errno}{said}; {remedy}")]
+    #[error("rte_eal_init({args}) failed: {errno}; {remedy}{said}")]
     Init {
         /// The arguments as one line.
         args: String,
@@ -126,6 +128,7 @@ impl EalConfig {
 impl LogLevel {
     const fn number(self) -> u32 {
         match self {
+            Self::Critical => 3,
             Self::Error => 4,
             Self::Warning => 5,
             Self::Notice => 6,

@@ -15,6 +15,7 @@ fn a_refused_start_says_what_dpdk_said() {
     );
     assert!(said.contains("\n  EAL: "), "what DPDK logged is missing: {said}");
     assert!(said.contains("`--no-huge` and `--in-memory` exclude each other"), "{said}");
+    assert!(!said.contains("Usage:"), "{said}");
     assert!(said.contains("again: the EAL was already started in this process"), "{said}");
 }
 
