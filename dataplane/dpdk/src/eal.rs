@@ -4,6 +4,7 @@
 //! one, so `rte_eal_cleanup` runs when the last of them is gone, and never under somebody's feet.
 
 use std::ffi::{CStr, CString, NulError, c_char};
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
@@ -168,9 +169,8 @@ impl Eal {
                 remedy: init_remedy(errno),
             });
         }
-        if !said.is_empty() {
-            eprint!("{said}");
-        }
+        // Where it would have gone; a closed standard error is no reason to stop.
+        let _ = std::io::stderr().write_all(said.as_bytes());
         Ok(Self(Arc::new(Running)))
     }
 
@@ -186,8 +186,19 @@ impl Eal {
         unsafe { dpdk_sys::rte_eal_has_hugepages() != 0 }
     }
 
+    /// The name of the device that a device string is about, as DPDK writes it: to open its port
+    /// and to detach it by.
+    ///
+    /// # Errors
+    /// [`EalError::Devargs`].
+    pub fn device_name(devargs: &str) -> Result<String, EalError> {
+        Devargs::parse(devargs)
+            .map(|device| device.name.into_owned())
+            .ok_or_else(|| EalError::Devargs(devargs.into()))
+    }
+
     /// Attaches a device: `0000:01:00.0`, `net_tap0,iface=tap0`, `pci:…`, `vdev:…`. Returns its
-    /// name, which is the name to open the port and to detach the device by.
+    /// name, see [`Eal::device_name`]. What the EAL found when it started is attached already.
     ///
     /// # Errors
     /// [`EalError::Devargs`] or [`EalError::Attach`].

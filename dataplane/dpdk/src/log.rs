@@ -20,7 +20,7 @@ impl Capture {
         // `stdout` be set like any variable; Rust's own standard output does not use it.
         unsafe {
             dpdk_sys::rte_openlog_stream(log.stream.cast());
-            let stdout = std::mem::replace(&mut *(&raw mut dpdk_sys::stdout), usage.stream.cast());
+            let stdout = std::ptr::replace(&raw mut dpdk_sys::stdout, usage.stream.cast());
             Some(Self { log, usage, stdout })
         }
     }

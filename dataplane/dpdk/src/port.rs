@@ -86,9 +86,7 @@ impl Port {
             let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
             return Err(PortError::NotFound { name: name.to_owned(), present });
         }
-        let (device, warnings) = Device::claim(eal, id, name, &mut control)?;
-        drop(control);
-        Ok(Self::new(device, warnings))
+        Device::claim(eal, id, name, &mut control).map(Self::new)
     }
 
     /// The names of all ports that are attached, open or not.
@@ -249,13 +247,12 @@ impl Port {
     pub(crate) fn adopt(eal: &Eal, id: u16, rings: Vec<crate::ring::Ring>) -> Result<Self, PortError> {
         let mut control = registry::control();
         let name = device::name(id).unwrap_or_default();
-        let (mut device, warnings) = Device::claim(eal, id, &name, &mut control)?;
+        let mut device = Device::claim(eal, id, &name, &mut control)?;
         device.rings = rings;
-        Ok(Self::new(device, warnings))
+        Ok(Self::new(device))
     }
 
-    fn new(mut device: Device, warnings: Vec<PortWarning>) -> Self {
-        device.warnings = warnings;
+    fn new(device: Device) -> Self {
         Self {
             name: device.name.clone(),
             device: Some(Arc::new(device)),

@@ -25,17 +25,12 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(super) fn claim(
-        eal: &Eal,
-        id: u16,
-        name: &str,
-        control: &mut Control,
-    ) -> Result<(Self, Vec<PortWarning>), PortError> {
+    pub(super) fn claim(eal: &Eal, id: u16, name: &str, control: &mut Control) -> Result<Self, PortError> {
         let owner = device_name(id).unwrap_or_else(|| name.to_owned());
         if !control.claim(id, &owner) {
             return Err(PortError::InUse { name: name.to_owned() });
         }
-        let device = Self {
+        let mut device = Self {
             id,
             name: name.to_owned(),
             warnings: Vec::new(),
@@ -51,8 +46,8 @@ impl Device {
         let ret = unsafe {
             dpdk_sys::rte_eth_dev_callback_register(id, REMOVAL, Some(registry::on_removal), null_mut())
         };
-        let warnings = Errno::check(ret).err().map(PortWarning::RemovalEvents);
-        Ok((device, warnings.into_iter().collect()))
+        device.warnings.extend(Errno::check(ret).err().map(PortWarning::RemovalEvents));
+        Ok(device)
     }
 
     pub(super) fn info(&self) -> Result<PortInfo, PortError> {
