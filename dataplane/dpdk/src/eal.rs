@@ -120,6 +120,8 @@ impl EalConfig {
             "dpdk".to_owned(),
             format!("--file-prefix={}", self.file_prefix),
             format!("--log-level={}", self.log_level.number()),
+            // Its warning at every start (DPDK 22.11) is about a socket that nobody asked for.
+            "--log-level=lib.telemetry:4".to_owned(),
         ];
         argv.extend(self.args.iter().cloned());
         argv
@@ -312,7 +314,8 @@ mod tests {
     #[test]
     fn arguments_are_in_the_order_eal_wants() {
         let config = EalConfig::new("left").arg("--no-pci");
-        assert_eq!(config.argv(), ["dpdk", "--file-prefix=left", "--log-level=5", "--no-pci"]);
+        let argv = ["dpdk", "--file-prefix=left", "--log-level=5", "--log-level=lib.telemetry:4", "--no-pci"];
+        assert_eq!(config.argv(), argv);
     }
 
     #[test]

@@ -122,11 +122,13 @@ impl Port {
     /// be set up again while it is stopped.
     ///
     /// # Errors
-    /// [`PortError`]; the port stays open and can be configured with other values.
+    /// [`PortError`]; the port is not configured then, and can be with other values.
     pub fn configure(&mut self, config: &PortConfig, pool: &Mempool) -> Result<&Configured, PortError> {
         self.expect(&[Phase::Open, Phase::Stopped], "configure", "stop it first")?;
-        let device = self.exclusive()?;
-        let configured = device.configure(config, pool)?;
+        // Half a set-up must not be started.
+        self.phase = Phase::Open;
+        self.configured = None;
+        let configured = self.exclusive()?.configure(config, pool)?;
         self.phase = Phase::Stopped;
         Ok(self.configured.insert(configured))
     }
@@ -163,12 +165,13 @@ impl Port {
     /// an attach, as DPDK has it.
     ///
     /// # Errors
-    /// [`PortError::QueuesInUse`], after which the port is as before; [`PortError::Closed`].
+    /// [`PortError::QueuesInUse`], after which the port is as before; [`PortError::Closed`];
+    /// [`PortError::Refused`] if the driver complains, but the port is closed all the same.
     pub fn close(&mut self) -> Result<(), PortError> {
-        self.exclusive()?.close()?;
+        let result = self.exclusive()?.close();
         self.device = None;
         self.phase = Phase::Closed;
-        Ok(())
+        result
     }
 
     /// MTU in bytes.
@@ -182,7 +185,7 @@ impl Port {
     /// Changes the MTU; the port must be configured and stopped.
     ///
     /// # Errors
-    /// [`PortError::OutOfRange`], [`PortError::Refused`], [`PortError::Phase`].
+    /// [`PortError::OutOfRange`], [`PortError::DataRoom`], [`PortError::Refused`], [`PortError::Phase`].
     pub fn set_mtu(&mut self, mtu: u16) -> Result<(), PortError> {
         self.expect(&[Phase::Stopped], "change the MTU of", "stop it first")?;
         self.exclusive()?.set_mtu(mtu)?;
@@ -224,7 +227,7 @@ impl Port {
         self.device()?.set_link(false)
     }
 
-    /// Counters of the driver since the port was opened.
+    /// Counters of the driver, which start at 0 when the device is attached.
     ///
     /// # Errors
     /// [`PortError::Closed`] or [`PortError::Refused`].
