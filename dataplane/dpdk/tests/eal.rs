@@ -9,12 +9,11 @@ use dpdk::{Burst, Eal, EalConfig, EalError, Mbuf, Mempool, MempoolConfig, Port, 
 fn a_refused_start_says_what_dpdk_said() {
     let output = in_a_process("refused");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        said.contains("rte_eal_init(--file-prefix=refused --log-level=5 --no-huge --in-memory) failed: "),
-        "{said}"
-    );
+    assert!(said.contains("rte_eal_init(--file-prefix=refused "), "{said}");
+    assert!(said.contains(" --no-huge --in-memory) failed: EINVAL (-22); "), "{said}");
     assert!(said.contains("\n  EAL: "), "what DPDK logged is missing: {said}");
     assert!(said.contains("`--no-huge` and `--in-memory` exclude each other"), "{said}");
+    assert!(!said.contains("Usage:"), "{said}");
     assert!(said.contains("again: the EAL was already started in this process"), "{said}");
 }
 
