@@ -1,4 +1,5 @@
 //! CoDel (RFC 8289) and its kin.
 
 pub mod clock;
+pub mod cobalt;
 pub mod inv_sqrt;
