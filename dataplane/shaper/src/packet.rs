@@ -194,6 +194,7 @@ impl<P> Piece<P> {
 
     /// Length as a discipline counts it: the headers that every further segment repeats included.
     #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a length in bytes, not a number of elements")]
     pub const fn len(&self) -> u32 {
         self.frame_len
             .saturating_add((self.segs as u32).saturating_sub(1).saturating_mul(self.header_len as u32))

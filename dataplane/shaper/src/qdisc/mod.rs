@@ -1,1 +1,189 @@
 //! Queueing disciplines.
+//!
+//! All have the same face: `new`, [`Qdisc::enqueue`], [`Qdisc::dequeue`], [`Qdisc::change`],
+//! [`Qdisc::flush`], and the same duties:
+//! * what goes in comes out, is doomed with its reason, or waits: nothing is lost in silence;
+//! * memory is allocated by `new` alone; a pool without a free slot is a limit exceeded;
+//! * `now` never runs backward.
+//!
+//! [`Qdisc`] chooses between them by a branch. Another discipline is another module, another
+//! variant here, and one more arm in each method.
+
+pub mod fifo;
+
+use crate::flow::slots::Waiting;
+use crate::packet::{Arrival, Delivery, DropReason, Enqueued, Piece};
+use crate::rng::Rng;
+use crate::time::Instant;
+use core::fmt;
+
+/// One of the disciplines.
+#[derive(Debug)]
+pub enum Qdisc<P> {
+    /// Tail drop, for comparison.
+    Fifo(fifo::Fifo<P>),
+}
+
+/// Parameters of one of the disciplines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Params {
+    /// Tail drop, for comparison.
+    Fifo(fifo::Params),
+}
+
+/// Counters of one of the disciplines.
+#[derive(Clone, Copy, Debug)]
+pub enum Stats<'a> {
+    /// Tail drop, for comparison.
+    Fifo(&'a fifo::Stats),
+}
+
+/// Why parameters were refused. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// `flows` outside 1..=65536.
+    Flows(u32),
+    /// `quantum` above 1048576 bytes.
+    Quantum(u32),
+    /// `flows` cannot be changed while the discipline runs.
+    FlowsFixed {
+        /// Flow queues there are.
+        now: u32,
+        /// Flow queues asked for.
+        asked: u32,
+    },
+    /// A running discipline cannot become one of another kind.
+    OtherDiscipline,
+}
+
+impl<P> Qdisc<P> {
+    /// A discipline with room for `slots` packets; the only allocation.
+    ///
+    /// # Errors
+    /// A parameter outside its range.
+    pub fn new(params: &Params, slots: usize) -> Result<Self, ParamError> {
+        match params {
+            Params::Fifo(params) => Ok(Self::Fifo(fifo::Fifo::new(params, slots))),
+        }
+    }
+
+    /// Queues all `pieces` of one arrival in the same flow.
+    #[inline]
+    pub fn enqueue(
+        &mut self,
+        now: Instant,
+        _rng: &mut impl Rng,
+        arrival: &Arrival<'_>,
+        pieces: impl Iterator<Item = Piece<P>>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Enqueued {
+        match self {
+            Self::Fifo(fifo) => fifo.enqueue(now, arrival, pieces, doomed),
+        }
+    }
+
+    /// The next packet to send, `None` when there is none or (cake) none is due.
+    #[inline]
+    pub fn dequeue(
+        &mut self,
+        now: Instant,
+        _rng: &mut impl Rng,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Option<Delivery<P>> {
+        match self {
+            Self::Fifo(fifo) => fifo.dequeue(now, doomed),
+        }
+    }
+
+    /// When to call [`Qdisc::dequeue`] again although nothing has arrived; `None` for never.
+    #[inline]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        match self {
+            Self::Fifo(_) => None,
+        }
+    }
+
+    /// Sets new parameters while packets wait.
+    ///
+    /// # Errors
+    /// A parameter out of range or not changeable; then nothing was changed.
+    pub fn change(
+        &mut self,
+        now: Instant,
+        params: &Params,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Result<(), ParamError> {
+        match (self, params) {
+            (Self::Fifo(fifo), Params::Fifo(params)) => fifo.change(now, params, doomed),
+        }
+    }
+
+    /// Empties the discipline; every packet is doomed as [`DropReason::Flush`].
+    pub fn flush(&mut self, doomed: &mut impl FnMut(P, DropReason)) {
+        match self {
+            Self::Fifo(fifo) => fifo.flush(doomed),
+        }
+    }
+
+    /// Packets that wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Fifo(fifo) => fifo.len(),
+        }
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that wait.
+    #[inline]
+    pub fn backlog(&self) -> u64 {
+        match self {
+            Self::Fifo(fifo) => fifo.backlog(),
+        }
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats<'_> {
+        match self {
+            Self::Fifo(fifo) => Stats::Fifo(fifo.stats()),
+        }
+    }
+}
+
+impl fmt::Display for ParamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flows(given) => write!(f, "flows = {given} is out of range: give 1 to 65536"),
+            Self::Quantum(given) => write!(f, "quantum = {given} bytes is too large: give at most 1048576"),
+            Self::FlowsFixed { now, asked } => write!(
+                f,
+                "flows = {asked} cannot be set while the queue runs with {now}: restart to change it"
+            ),
+            Self::OtherDiscipline => {
+                write!(f, "the kind of queue cannot be changed while it runs: restart to change it")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ParamError {}
+
+/// What leaves, from what waited.
+#[inline]
+fn delivery<P>(packet: P, waiting: &Waiting) -> Delivery<P> {
+    Delivery {
+        packet,
+        len: waiting.len,
+        adjusted: waiting.adjusted,
+        segs: waiting.segs,
+        ds: waiting.ds,
+        rewrite: waiting.rewrite,
+        enqueued: waiting.enqueued,
+        tin: 0,
+    }
+}
