@@ -72,6 +72,9 @@ impl Waiting {
 }
 
 impl Queue {
+    /// No packet.
+    pub const EMPTY: Self = Self { head: NIL, tail: NIL };
+
     /// Whether nothing waits here.
     #[inline]
     pub const fn is_empty(&self) -> bool {
@@ -100,7 +103,7 @@ impl Queue {
 impl Default for Queue {
     #[inline]
     fn default() -> Self {
-        Self { head: NIL, tail: NIL }
+        Self::EMPTY
     }
 }
 
@@ -196,6 +199,19 @@ impl<P> Slots<P> {
             None => queue.tail = ahead,
         }
         Some((packet, waiting))
+    }
+
+    /// Appends all of `other` to `queue`.
+    pub fn splice(&mut self, queue: &mut Queue, other: Queue) {
+        if queue.head == NIL {
+            *queue = other;
+        } else if let Some(first) = self.slots.get_mut(other.head as usize) {
+            first.prev = queue.tail;
+            if let Some(last) = self.slots.get_mut(queue.tail as usize) {
+                last.next = other.head;
+            }
+            queue.tail = other.tail;
+        }
     }
 
     /// What is known of the packet at the head of `queue`.

@@ -1,0 +1,215 @@
+//! The way out: shaper, tin, flow, AQM, delivery.
+
+use super::overflow::QueueId;
+use super::{Cake, Tin};
+use crate::conformance::Conformance;
+use crate::flow::slots::Waiting;
+use crate::packet::{Delivery, DropReason};
+use crate::rng::Rng;
+use crate::time::Instant;
+
+/// What the AQM says to a packet.
+enum Fate<P> {
+    Delivered(Delivery<P>),
+    Dropped,
+}
+
+impl<P, C: Conformance> Cake<P, C> {
+    /// The next packet to send, `None` when there is none or none is due: then
+    /// [`Cake::next_wakeup`] says when.
+    pub fn dequeue(
+        &mut self,
+        now: Instant,
+        rng: &mut impl Rng,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Option<Delivery<P>> {
+        self.spend_wakeup(now);
+        let mut decaying_first = true;
+        while self.may_send(now) {
+            let tin = self.choose_tin(now)?;
+            let sent = self.serve_tin(tin, now, &mut decaying_first, rng, doomed);
+            if sent.is_some() {
+                return sent;
+            }
+        }
+        None
+    }
+
+    /// Something waits, and the shaper lets it go.
+    #[inline]
+    fn may_send(&mut self, now: Instant) -> bool {
+        if self.qlen == 0 {
+            self.rest(now);
+            return false;
+        }
+        if self.clocks.is_blocked(now) {
+            self.refuse();
+            return false;
+        }
+        true
+    }
+
+    #[inline]
+    fn choose_tin(&mut self, now: Instant) -> Option<usize> {
+        if self.byte_time.is_unlimited() { self.tin_by_deficit() } else { self.tin_by_schedule(now) }
+    }
+
+    /// Unlimited: deficit round robin. The round ends when no tin is active.
+    fn tin_by_deficit(&mut self) -> Option<usize> {
+        let (mut wrapped, mut empty) = (false, true);
+        loop {
+            let tin = &mut self.tins[self.turn];
+            if tin.deficit >= 0 && tin.is_active() {
+                return Some(self.turn);
+            }
+            if tin.deficit <= 0 {
+                tin.deficit = tin.deficit.wrapping_add(tin.stats.tin_quantum.into());
+            }
+            empty &= !tin.is_active();
+            self.turn += 1;
+            if self.turn >= self.mode.tins {
+                self.turn = 0;
+                if wrapped && empty {
+                    return None;
+                }
+                wrapped = true;
+            }
+        }
+    }
+
+    /// Shaped: the last of the tins that are on schedule, else the one that will be first.
+    #[inline]
+    fn tin_by_schedule(&mut self, now: Instant) -> Option<usize> {
+        let mut choice = None;
+        let mut earliest = i64::MAX;
+        for (number, tin) in self.tins.iter().take(self.mode.tins).enumerate() {
+            if !tin.is_active() {
+                continue;
+            }
+            let wait = tin.clock.as_nanos().wrapping_sub(now.as_nanos()) as i64;
+            if wait <= 0 || wait <= earliest {
+                earliest = wait;
+                choice = Some(number);
+            }
+        }
+        self.turn = choice.unwrap_or(0);
+        choice
+    }
+
+    /// Lets the flows of a tin have their turns until one sends. `None` when the tin has to be
+    /// chosen anew: a flow was found empty, or there is none.
+    #[inline]
+    fn serve_tin(
+        &mut self,
+        tin: usize,
+        now: Instant,
+        decaying_first: &mut bool,
+        rng: &mut impl Rng,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Option<Delivery<P>> {
+        loop {
+            let this = &mut self.tins[tin];
+            let queue = this.first(core::mem::take(decaying_first))?;
+            if this.refill(queue, rng) {
+                continue;
+            }
+            let id = QueueId::new(tin, queue);
+            loop {
+                let Some((packet, waiting)) = self.take(id) else {
+                    self.tins[tin].settle(queue, now);
+                    return None;
+                };
+                match self.decide(id, packet, waiting, now, rng, doomed) {
+                    Fate::Delivered(delivery) => return Some(delivery),
+                    Fate::Dropped if self.params.ingress => break,
+                    Fate::Dropped => (),
+                }
+            }
+        }
+    }
+
+    /// Asks the AQM. The last packet of a queue is delivered whatever it says.
+    #[inline]
+    fn decide(
+        &mut self,
+        id: QueueId,
+        packet: P,
+        mut waiting: Waiting,
+        now: Instant,
+        rng: &mut impl Rng,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Fate<P> {
+        let tin = &mut self.tins[id.tin()];
+        let flow = &mut tin.flows[id.queue()];
+        let bulk_flows = if self.params.ingress { tin.stats.bulk_flows.into() } else { 0 };
+        let decision =
+            flow.aqm.on_dequeue::<C>(&tin.aqm, now, waiting.enqueued, bulk_flows, waiting.ds, rng);
+        if let Some(reason) = decision.drop
+            && !flow.queue.is_empty()
+        {
+            flow.dropped = flow.dropped.wrapping_add(1);
+            tin.stats.drops += 1;
+            self.drop_by_aqm(id, &waiting, now);
+            doomed(packet, reason);
+            return Fate::Dropped;
+        }
+        tin.stats.ecn_mark += u64::from(decision.marked);
+        tin.note_delay(now.since(waiting.enqueued));
+        waiting.rewrite |= decision.ds != waiting.ds;
+        waiting.ds = decision.ds;
+        self.deliver(id, &waiting, now);
+        Fate::Delivered(Delivery { tin: id.tin() as u8, ..super::super::delivery(packet, &waiting) })
+    }
+
+    fn drop_by_aqm(&mut self, id: QueueId, waiting: &Waiting, now: Instant) {
+        self.counters.drops += 1;
+        if self.params.ingress {
+            self.charge(id.tin(), waiting.adjusted, now, true);
+            self.spend(id, waiting.adjusted);
+        }
+        self.tell_parent(1, waiting.len.into());
+    }
+
+    #[inline]
+    fn deliver(&mut self, id: QueueId, waiting: &Waiting, now: Instant) {
+        self.counters.bytes += u64::from(waiting.len);
+        self.counters.packets += u64::from(waiting.segs);
+        self.is_blocked = false;
+        self.charge(id.tin(), waiting.adjusted, now, false);
+        self.spend(id, waiting.adjusted);
+        if self.qlen == 0 {
+            self.wake_for_rest(now);
+        } else if self.clocks.next > now {
+            self.wakeup = Some(self.clocks.due());
+        }
+        self.backlogs.delivered();
+    }
+
+    /// Flows that have emptied decay, also while nothing arrives: come back for them.
+    fn wake_for_rest(&mut self, now: Instant) {
+        let restless = |tin: &&Tin<C>| {
+            tin.stats.decaying_flows != 0 || !C::CAKE_IDLE_NO_DECAY && tin.is_active()
+        };
+        if let Some(tin) = self.tins.iter().take(self.mode.tins).find(restless) {
+            self.wakeup = Some(now + tin.aqm.target);
+        }
+    }
+
+    /// Nothing waits: every flow on a list is empty. A bounded number of them get their turns.
+    #[cold]
+    fn rest(&mut self, now: Instant) {
+        if C::CAKE_IDLE_NO_DECAY || self.wakeup.is_some() {
+            return;
+        }
+        for tin in &mut self.tins {
+            for _ in 0..RESTS {
+                let Some(queue) = tin.first(true) else { break };
+                tin.settle(queue, now);
+            }
+        }
+        self.wake_for_rest(now);
+    }
+}
+
+/// Flows of a tin looked after in one idle call: some 10 ns each.
+const RESTS: usize = 64;
