@@ -1,1 +1,3 @@
-//! Virtual-time links, senders and trace replay over the shaper
+//! Virtual-time links, senders and trace replay over the shaper.
+
+pub mod replay;

@@ -22,8 +22,8 @@ pub trait Clock: Copy + Debug + 'static {
     fn threshold(span: Option<Duration>) -> Self::Threshold;
     /// A span in whole microseconds, rounded down.
     fn micros(span: Self::Span) -> u64;
-    /// From `at` to `now` in microseconds, negative when `at` lies ahead.
-    fn micros_since(now: Self::Time, at: Self::Time) -> i64;
+    /// From `now` to `at` in whole microseconds, rounded towards zero; negative when `at` is past.
+    fn micros_until(at: Self::Time, now: Self::Time) -> i64;
 
     /// How long a packet enqueued at `enqueued` has waited.
     fn sojourn(now: Self::Time, enqueued: Instant) -> Self::Span;
@@ -95,9 +95,8 @@ impl Clock for Ticks {
     }
 
     #[inline]
-    fn micros_since(now: u32, at: u32) -> i64 {
-        let ticks = i64::from(serial(now, at));
-        (ticks << TICK_SHIFT) / 1_000
+    fn micros_until(at: u32, now: u32) -> i64 {
+        (i64::from(serial(at, now)) << TICK_SHIFT) / 1_000
     }
 
     #[inline]
@@ -173,9 +172,8 @@ impl Clock for Nanos {
     }
 
     #[inline]
-    fn micros_since(now: Instant, at: Instant) -> i64 {
-        let nanos = now.as_nanos().wrapping_sub(at.as_nanos()) as i64;
-        nanos / 1_000
+    fn micros_until(at: Instant, now: Instant) -> i64 {
+        at.as_nanos().wrapping_sub(now.as_nanos()) as i64 / 1_000
     }
 
     #[inline]

@@ -2,4 +2,5 @@
 
 pub mod clock;
 pub mod cobalt;
+pub mod codel;
 pub mod inv_sqrt;

@@ -11,6 +11,7 @@
 
 pub mod cake;
 pub mod fifo;
+pub mod fq_codel;
 
 use crate::flow::slots::Waiting;
 use crate::packet::{Arrival, Delivery, DropReason, Enqueued, Piece};
@@ -20,9 +21,12 @@ use core::fmt;
 
 /// One of the disciplines.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one per port: a box would cost an indirection per packet")]
 pub enum Qdisc<P> {
     /// Tail drop, for comparison.
     Fifo(fifo::Fifo<P>),
+    /// RFC 8290.
+    FqCodel(fq_codel::FqCodel<P>),
 }
 
 /// Parameters of one of the disciplines.
@@ -30,13 +34,17 @@ pub enum Qdisc<P> {
 pub enum Params {
     /// Tail drop, for comparison.
     Fifo(fifo::Params),
+    /// RFC 8290.
+    FqCodel(fq_codel::Params),
 }
 
 /// Counters of one of the disciplines.
 #[derive(Clone, Copy, Debug)]
-pub enum Stats<'a> {
+pub enum Stats {
     /// Tail drop, for comparison.
-    Fifo(&'a fifo::Stats),
+    Fifo(fifo::Stats),
+    /// RFC 8290.
+    FqCodel(fq_codel::Stats),
 }
 
 /// Why parameters were refused. Nothing was changed.
@@ -65,6 +73,7 @@ impl<P> Qdisc<P> {
     pub fn new(params: &Params, slots: usize) -> Result<Self, ParamError> {
         match params {
             Params::Fifo(params) => Ok(Self::Fifo(fifo::Fifo::new(params, slots))),
+            Params::FqCodel(params) => fq_codel::FqCodel::new(params, slots).map(Self::FqCodel),
         }
     }
 
@@ -80,6 +89,7 @@ impl<P> Qdisc<P> {
     ) -> Enqueued {
         match self {
             Self::Fifo(fifo) => fifo.enqueue(now, arrival, pieces, doomed),
+            Self::FqCodel(fq_codel) => fq_codel.enqueue(now, arrival, pieces, doomed),
         }
     }
 
@@ -93,6 +103,7 @@ impl<P> Qdisc<P> {
     ) -> Option<Delivery<P>> {
         match self {
             Self::Fifo(fifo) => fifo.dequeue(now, doomed),
+            Self::FqCodel(fq_codel) => fq_codel.dequeue(now, doomed),
         }
     }
 
@@ -100,7 +111,7 @@ impl<P> Qdisc<P> {
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self {
-            Self::Fifo(_) => None,
+            Self::Fifo(_) | Self::FqCodel(_) => None,
         }
     }
 
@@ -116,6 +127,8 @@ impl<P> Qdisc<P> {
     ) -> Result<(), ParamError> {
         match (self, params) {
             (Self::Fifo(fifo), Params::Fifo(params)) => fifo.change(now, params, doomed),
+            (Self::FqCodel(fq_codel), Params::FqCodel(params)) => fq_codel.change(now, params, doomed),
+            _ => Err(ParamError::OtherDiscipline),
         }
     }
 
@@ -123,6 +136,7 @@ impl<P> Qdisc<P> {
     pub fn flush(&mut self, doomed: &mut impl FnMut(P, DropReason)) {
         match self {
             Self::Fifo(fifo) => fifo.flush(doomed),
+            Self::FqCodel(fq_codel) => fq_codel.flush(doomed),
         }
     }
 
@@ -131,6 +145,7 @@ impl<P> Qdisc<P> {
     pub fn len(&self) -> usize {
         match self {
             Self::Fifo(fifo) => fifo.len(),
+            Self::FqCodel(fq_codel) => fq_codel.len(),
         }
     }
 
@@ -145,13 +160,15 @@ impl<P> Qdisc<P> {
     pub fn backlog(&self) -> u64 {
         match self {
             Self::Fifo(fifo) => fifo.backlog(),
+            Self::FqCodel(fq_codel) => fq_codel.backlog(),
         }
     }
 
     /// The counters.
-    pub fn stats(&self) -> Stats<'_> {
+    pub fn stats(&self) -> Stats {
         match self {
-            Self::Fifo(fifo) => Stats::Fifo(fifo.stats()),
+            Self::Fifo(fifo) => Stats::Fifo(*fifo.stats()),
+            Self::FqCodel(fq_codel) => Stats::FqCodel(fq_codel.stats()),
         }
     }
 }
