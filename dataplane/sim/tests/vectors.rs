@@ -15,6 +15,15 @@ fn fq_codel_replays_identically() {
     }
 }
 
+#[test]
+fn cake_replays_identically() {
+    let vectors = vectors("cake");
+    assert_eq!(vectors.len(), 40, "30 vectors and 10 extra ones");
+    for path in vectors {
+        check(&path);
+    }
+}
+
 /// All traces whose names start with `prefix`, in order.
 fn vectors(prefix: &str) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors");

@@ -414,9 +414,8 @@ fn ipv6(packet: &[u8]) -> Option<Packet<'_>> {
     if fixed[0] >> 4 != 6 || fixed[6] != TCP {
         return None;
     }
-    let address = |at: usize| {
-        (0..4).fold(0_u128, |sum, word| (sum << 32) | u128::from(be32(fixed, at + 4 * word)))
-    };
+    let address =
+        |at: usize| (0..4).fold(0_u128, |sum, word| (sum << 32) | u128::from(be32(fixed, at + 4 * word)));
     let flow = Endpoints { addresses: [address(8), address(24)], ports: 0, version: 6 };
     Some((flow, &packet[40..], be16(fixed, 4).into()))
 }

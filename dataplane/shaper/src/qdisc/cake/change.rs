@@ -22,7 +22,8 @@ impl<P, C: Conformance> Cake<P, C> {
     pub fn change(&mut self, now: Instant, params: &Params, doomed: &mut impl FnMut(P, DropReason)) {
         self.spend_wakeup(now);
         let old = core::mem::replace(&mut self.params, *params);
-        if old.overhead != params.overhead {
+        let counted_from = |params: &Params| (params.overhead.bytes, params.overhead.ip_length);
+        if counted_from(&old) != counted_from(params) {
             self.restart_length_stats();
         }
         self.provide_acks();

@@ -142,8 +142,7 @@ impl<P, C: Conformance> Cake<P, C> {
         let tin = &mut self.tins[id.tin()];
         let flow = &mut tin.flows[id.queue()];
         let bulk_flows = if self.params.ingress { tin.stats.bulk_flows.into() } else { 0 };
-        let decision =
-            flow.aqm.on_dequeue::<C>(&tin.aqm, now, waiting.enqueued, bulk_flows, waiting.ds, rng);
+        let decision = flow.aqm.on_dequeue::<C>(&tin.aqm, now, waiting.enqueued, bulk_flows, waiting.ds, rng);
         if let Some(reason) = decision.drop
             && !flow.queue.is_empty()
         {
@@ -187,9 +186,8 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// Flows that have emptied decay, also while nothing arrives: come back for them.
     fn wake_for_rest(&mut self, now: Instant) {
-        let restless = |tin: &&Tin<C>| {
-            tin.stats.decaying_flows != 0 || !C::CAKE_IDLE_NO_DECAY && tin.is_active()
-        };
+        let restless =
+            |tin: &&Tin<C>| tin.stats.decaying_flows != 0 || !C::CAKE_IDLE_NO_DECAY && tin.is_active();
         if let Some(tin) = self.tins.iter().take(self.mode.tins).find(restless) {
             self.wakeup = Some(now + tin.aqm.target);
         }

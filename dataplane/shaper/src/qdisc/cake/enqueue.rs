@@ -72,8 +72,7 @@ impl<P, C: Conformance> Cake<P, C> {
         self.refresh_clocks(id.tin(), now);
         let longest = &mut self.tins[id.tin()].stats.max_pkt_len;
         *longest = (*longest).max(arrival.len).max(first.as_ref().map_or(0, Piece::len));
-        let result =
-            |verdict| Enqueued { verdict, tin: id.tin() as u8, queue: id.queue() as u32 };
+        let result = |verdict| Enqueued { verdict, tin: id.tin() as u8, queue: id.queue() as u32 };
         let Some(first) = first else {
             self.counters.drops += 1;
             return result(Verdict::Dropped);
@@ -101,8 +100,7 @@ impl<P, C: Conformance> Cake<P, C> {
         let ds = arrival.ds;
         let is_washed = self.params.wash && ds.is_ip() && ds.dscp() != 0;
         let tin = self.choose_tin_for(arrival);
-        let hashes =
-            Hashes { flow: arrival.flow_hash, src: arrival.src_hash, dst: arrival.dst_hash };
+        let hashes = Hashes { flow: arrival.flow_hash, src: arrival.src_hash, dst: arrival.dst_hash };
         Place {
             id: QueueId::new(tin, self.tins[tin].choose_queue(hashes)),
             ds: if is_washed { ds.washed() } else { ds },
@@ -216,8 +214,7 @@ impl<P, C: Conformance> Cake<P, C> {
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Option<u32> {
         let id = place.id;
-        piece.adjusted =
-            self.lengths.note::<P, C>(&self.params.overhead, &piece, place.network_offset);
+        piece.adjusted = self.lengths.note::<P, C>(&self.params.overhead, &piece, place.network_offset);
         let waiting = Waiting::new(now, &piece, place.ds, place.rewrite);
         if self.slots.is_full() {
             self.lose_one(now, id, losses, doomed);

@@ -159,6 +159,8 @@ impl<P, C: Conformance> Cake<P, C> {
             min_adj_size: self.lengths.min_adjusted,
             max_adj_size: self.lengths.max_adjusted,
             avg_hdr_offset: self.lengths.network_offset(),
+            rate_ns: self.byte_time.nanos,
+            rate_shift: self.byte_time.shift,
             flushed: counters.flushed,
             tree_packets: counters.tree_packets,
             tree_bytes: counters.tree_bytes,
@@ -167,12 +169,8 @@ impl<P, C: Conformance> Cake<P, C> {
         };
         for (entry, tin) in stats.all_tins.iter_mut().zip(&self.tins) {
             let aqm = &tin.aqm;
-            *entry = TinStats {
-                target: aqm.target,
-                interval: aqm.interval,
-                mtu_time: aqm.mtu_time,
-                ..tin.stats
-            };
+            *entry =
+                TinStats { target: aqm.target, interval: aqm.interval, mtu_time: aqm.mtu_time, ..tin.stats };
         }
         stats
     }

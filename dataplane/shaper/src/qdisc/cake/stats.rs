@@ -36,6 +36,10 @@ pub struct Stats {
     pub max_adj_size: u32,
     /// Average offset of the network header in the frame, bytes.
     pub avg_hdr_offset: u32,
+    /// Nanoseconds per byte at the bandwidth, times two to the [`Stats::rate_shift`]; 0 for unlimited.
+    pub rate_ns: u64,
+    /// See [`Stats::rate_ns`].
+    pub rate_shift: u8,
     /// Packets removed by a flush; in no other count.
     pub flushed: u64,
     /// Sum of corrections, in packets, to what the caller counted as queued: Linux's reports to the
