@@ -2,5 +2,6 @@
 
 pub mod clock;
 pub mod cobalt;
+#[allow(clippy::module_inception, reason = "CoDel proper beside its kin")]
 pub mod codel;
 pub mod inv_sqrt;

@@ -4,7 +4,7 @@ use super::ack_filter::Acks;
 use super::overflow::{Backlogs, QueueId};
 use super::rate::{ByteTime, LOWEST_RATE};
 use super::tin::{Settings, Tin};
-use super::{Cake, MAX_TINS, Params, QUEUES};
+use super::{Cake, MAX_TINS, Params, QUEUES, Shared};
 use crate::conformance::Conformance;
 use crate::packet::DropReason;
 use crate::rng::Rng;
@@ -20,17 +20,17 @@ impl<P, C: Conformance> Cake<P, C> {
     /// start as sparse. A changed flow mode hashes packets that arrive from now on; what waits stays
     /// with the queue it is in.
     pub fn change(&mut self, now: Instant, params: &Params, doomed: &mut impl FnMut(P, DropReason)) {
-        self.spend_wakeup(now);
-        let old = core::mem::replace(&mut self.params, *params);
+        self.shared.spend_wakeup(now);
+        let old = core::mem::replace(&mut self.shared.params, *params);
         let counted_from = |params: &Params| (params.overhead.bytes, params.overhead.ip_length);
         if counted_from(&old) != counted_from(params) {
             self.restart_length_stats();
         }
-        self.provide_acks();
+        self.shared.provide_acks();
         let is_other_rate = old.bandwidth != params.bandwidth;
         let is_switched_on = params.autorate_ingress && !old.autorate_ingress;
         if !C::CAKE_AUTORATE_STALE && (is_other_rate || is_switched_on) {
-            self.autorate.start(now, params.bytes_per_sec());
+            self.shared.autorate.start(now, params.bytes_per_sec());
         }
         if old.diffserv != params.diffserv || old.flow_mode != params.flow_mode {
             self.set_modes(&old);
@@ -41,7 +41,7 @@ impl<P, C: Conformance> Cake<P, C> {
     /// Forgets the shortest and longest lengths, as tc does whenever an overhead is given, be it
     /// the same.
     pub fn restart_length_stats(&mut self) {
-        self.lengths.restart::<C>();
+        self.shared.lengths.restart::<C>();
     }
 
     /// Tins that must exist.
@@ -49,46 +49,37 @@ impl<P, C: Conformance> Cake<P, C> {
         if C::CAKE_CHANGE_IN_PLACE { MAX_TINS } else { params.diffserv.mode().tins }
     }
 
-    /// Records for the ACK filter, where it is on or a later change can look back at what came before.
-    pub(super) fn provide_acks(&mut self) {
-        let is_on = self.params.ack_filter != super::AckFilter::Off;
-        if !is_on && !C::CAKE_CHANGE_IN_PLACE {
-            self.acks = None;
-        } else if self.acks.is_none() {
-            self.acks = Some(Acks::new(self.slots.capacity()));
-        }
-    }
-
     /// Another rate, from autorate.
     pub(super) fn set_rate(&mut self, now: Instant, rate: u64, doomed: &mut impl FnMut(P, DropReason)) {
         let rate = if C::CAKE_TIN_RATE_ZERO { rate } else { rate.max(LOWEST_RATE) };
-        self.params.bandwidth = (rate != 0).then(|| Rate::from_bytes_per_sec(rate));
+        self.shared.params.bandwidth = (rate != 0).then(|| Rate::from_bytes_per_sec(rate));
         self.reconfigure(now, doomed);
     }
 
     /// Rates, quanta and AQM parameters of the tins in use, the global rate, and the memory limit.
     pub(super) fn configure(&mut self, now: Instant) {
-        let (rtt, target) = self.params.micros();
-        let bandwidth = self.params.bytes_per_sec();
-        let old = self.byte_time;
-        for (tin, (rate, quantum)) in self.tins.iter_mut().zip(self.mode.shares(bandwidth)) {
+        let (rtt, target) = self.shared.params.micros();
+        let bandwidth = self.shared.params.bytes_per_sec();
+        let old = self.shared.byte_time;
+        for (tin, (rate, quantum)) in self.tins.iter_mut().zip(self.shared.mode.shares(bandwidth)) {
             let is_low = bandwidth != 0 && rate < LOWEST_RATE && !C::CAKE_TIN_RATE_ZERO;
             let rate = if is_low { LOWEST_RATE } else { rate };
             let before = tin.byte_time;
-            tin.configure(&Settings { rate, quantum, rtt, target, max_frame: self.params.max_frame });
+            tin.configure(&Settings { rate, quantum, rtt, target, max_frame: self.shared.params.max_frame });
             if !C::CAKE_CLOCKS_STALE {
                 tin.clock = tin.byte_time.rescale(before, tin.clock, now);
             }
         }
-        self.byte_time = self.tins.first().map_or(ByteTime::default(), |tin| tin.byte_time);
+        self.shared.byte_time = self.tins.first().map_or(ByteTime::default(), |tin| tin.byte_time);
         if !C::CAKE_CLOCKS_STALE {
-            self.clocks.next = self.byte_time.rescale(old, self.clocks.next, now);
-            self.clocks.failsafe = self.byte_time.rescale(old, self.clocks.failsafe, now);
+            self.shared.clocks.next = self.shared.byte_time.rescale(old, self.shared.clocks.next, now);
+            self.shared.clocks.failsafe =
+                self.shared.byte_time.rescale(old, self.shared.clocks.failsafe, now);
         }
-        if !C::CAKE_DEFICIT_SPENT_SHAPED && old.is_unlimited() != self.byte_time.is_unlimited() {
+        if !C::CAKE_DEFICIT_SPENT_SHAPED && old.is_unlimited() != self.shared.byte_time.is_unlimited() {
             self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
         }
-        self.memory_limit = memory_limit::<C>(&self.params);
+        self.shared.memory_limit = memory_limit::<C>(&self.shared.params);
     }
 
     fn reconfigure(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
@@ -97,48 +88,29 @@ impl<P, C: Conformance> Cake<P, C> {
             return;
         }
         let mtu_time = self.tins.first().map(|tin| tin.aqm.mtu_time).unwrap_or_default();
-        for tin in self.mode.tins..self.tins.len() {
-            self.empty_tin(tin, DropReason::Change, doomed);
+        for tin in self.shared.mode.tins..self.tins.len() {
+            self.shared.empty_tin(&mut self.tins[tin], tin, DropReason::Change, doomed);
             self.tins[tin].aqm.mtu_time = mtu_time;
-            self.turn = tin;
+            self.shared.turn = tin;
         }
-    }
-
-    /// Dooms all packets of a tin and says how many there were. They count as drops nowhere.
-    pub(super) fn empty_tin(
-        &mut self,
-        tin: usize,
-        reason: DropReason,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> u32 {
-        let before = self.qlen;
-        if self.tins[tin].stats.backlog_bytes == 0 && before == 0 {
-            return 0;
-        }
-        for queue in 0..QUEUES {
-            while let Some((packet, _)) = self.take(QueueId::new(tin, queue)) {
-                doomed(packet, reason);
-            }
-        }
-        before - self.qlen
     }
 
     fn set_modes(&mut self, old: &Params) {
-        self.mode = self.params.diffserv.mode();
+        self.shared.mode = self.shared.params.diffserv.mode();
         if C::CAKE_CHANGE_IN_PLACE {
-            self.tins.iter_mut().for_each(|tin| tin.set_mode(self.params.flow_mode));
+            self.tins.iter_mut().for_each(|tin| tin.set_mode(self.shared.params.flow_mode));
             return;
         }
-        let fresh = (0..self.mode.tins).map(|_| Tin::new(self.params.flow_mode)).collect();
+        let fresh = (0..self.shared.mode.tins).map(|_| Tin::new(self.shared.params.flow_mode)).collect();
         let mut tins = core::mem::replace(&mut self.tins, fresh);
-        let backlogs = core::mem::replace(&mut self.backlogs, Backlogs::new(self.mode.tins));
-        self.acks = self.acks.take().map(|_| Acks::new(self.slots.capacity()));
-        self.turn = 0;
+        let backlogs = core::mem::replace(&mut self.shared.backlogs, Backlogs::new(self.shared.mode.tins));
+        self.shared.acks = self.shared.acks.take().map(|_| Acks::new(self.shared.slots.capacity()));
+        self.shared.turn = 0;
         for (tin, old) in self.tins.iter_mut().zip(&tins) {
             tin.inherit(old);
         }
         for (number, tin) in tins.iter_mut().enumerate() {
-            let stays_in = (old.diffserv == self.params.diffserv).then_some(number);
+            let stays_in = (old.diffserv == self.shared.params.diffserv).then_some(number);
             for queue in 0..QUEUES {
                 self.rehome(tin, queue, stays_in, backlogs.get(QueueId::new(number, queue)));
             }
@@ -149,16 +121,48 @@ impl<P, C: Conformance> Cake<P, C> {
     /// its DSCP.
     fn rehome(&mut self, from: &mut Tin<C>, queue: usize, tin: Option<usize>, bytes: u32) {
         let old = &mut from.flows[queue];
-        let Some(head) = self.slots.head(&old.queue) else { return };
-        let by_dscp = || self.mode.by_dscp[usize::from(head.ds.dscp()) % 64].into();
+        let Some(head) = self.shared.slots.head(&old.queue) else { return };
+        let by_dscp = || self.shared.mode.by_dscp[usize::from(head.ds.dscp()) % 64].into();
         let number = tin.unwrap_or_else(by_dscp);
         let waiting = core::mem::take(&mut old.queue);
         let tin = &mut self.tins[number];
         let queue = tin.receive(from, queue);
-        self.slots.splice(&mut tin.flows[queue].queue, waiting);
+        self.shared.slots.splice(&mut tin.flows[queue].queue, waiting);
         tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(bytes);
         tin.wake(queue, &mut Even);
-        self.backlogs.arrived(QueueId::new(number, queue), bytes, 0);
+        self.shared.backlogs.arrived(QueueId::new(number, queue), bytes, 0);
+    }
+}
+
+impl<P, C: Conformance> Shared<P, C> {
+    /// Records for the ACK filter, where it is on or a later change can look back at what came before.
+    pub(super) fn provide_acks(&mut self) {
+        let is_on = self.params.ack_filter != super::AckFilter::Off;
+        if !is_on && !C::CAKE_CHANGE_IN_PLACE {
+            self.acks = None;
+        } else if self.acks.is_none() {
+            self.acks = Some(Acks::new(self.slots.capacity()));
+        }
+    }
+
+    /// Dooms all packets of a tin and says how many there were. They count as drops nowhere.
+    pub(super) fn empty_tin(
+        &mut self,
+        tin: &mut Tin<C>,
+        number: usize,
+        reason: DropReason,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> u32 {
+        let before = self.qlen;
+        if tin.stats.backlog_bytes == 0 && before == 0 {
+            return 0;
+        }
+        for queue in 0..QUEUES {
+            while let Some((packet, _)) = self.take(tin, QueueId::new(number, queue)) {
+                doomed(packet, reason);
+            }
+        }
+        before - self.qlen
     }
 }
 

@@ -1,7 +1,7 @@
 //! The way out: shaper, tin, flow, AQM, delivery.
 
 use super::overflow::QueueId;
-use super::{Cake, Tin};
+use super::{Cake, Shared, Tin};
 use crate::conformance::Conformance;
 use crate::flow::slots::Waiting;
 use crate::packet::{Delivery, DropReason};
@@ -23,23 +23,29 @@ impl<P, C: Conformance> Cake<P, C> {
         rng: &mut impl Rng,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Option<Delivery<P>> {
-        self.spend_wakeup(now);
+        let (tins, shared) = (&mut self.tins, &mut self.shared);
+        shared.spend_wakeup(now);
         let mut decaying_first = true;
-        while self.may_send(now) {
-            let tin = self.choose_tin(now)?;
-            let sent = self.serve_tin(tin, now, &mut decaying_first, rng, doomed);
+        while shared.may_send(tins, now) {
+            let number = shared.choose_tin(tins, now)?;
+            let sent = shared.serve(&mut tins[number], number, now, &mut decaying_first, rng, doomed);
             if sent.is_some() {
+                if shared.qlen == 0 {
+                    shared.wake_for_rest(tins, now);
+                }
                 return sent;
             }
         }
         None
     }
+}
 
+impl<P, C: Conformance> Shared<P, C> {
     /// Something waits, and the shaper lets it go.
     #[inline]
-    fn may_send(&mut self, now: Instant) -> bool {
+    fn may_send(&mut self, tins: &mut [Tin<C>], now: Instant) -> bool {
         if self.qlen == 0 {
-            self.rest(now);
+            self.rest(tins, now);
             return false;
         }
         if self.clocks.is_blocked(now) {
@@ -50,15 +56,21 @@ impl<P, C: Conformance> Cake<P, C> {
     }
 
     #[inline]
-    fn choose_tin(&mut self, now: Instant) -> Option<usize> {
-        if self.byte_time.is_unlimited() { self.tin_by_deficit() } else { self.tin_by_schedule(now) }
+    fn choose_tin(&mut self, tins: &mut [Tin<C>], now: Instant) -> Option<usize> {
+        if self.byte_time.is_unlimited() {
+            return self.tin_by_deficit(tins);
+        }
+        match tins {
+            [only] => only.is_active().then_some(0),
+            tins => self.tin_by_schedule(tins, now),
+        }
     }
 
     /// Unlimited: deficit round robin. The round ends when no tin is active.
-    fn tin_by_deficit(&mut self) -> Option<usize> {
+    fn tin_by_deficit(&mut self, tins: &mut [Tin<C>]) -> Option<usize> {
         let (mut wrapped, mut empty) = (false, true);
         loop {
-            let tin = &mut self.tins[self.turn];
+            let tin = &mut tins[self.turn];
             if tin.deficit >= 0 && tin.is_active() {
                 return Some(self.turn);
             }
@@ -79,10 +91,10 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// Shaped: the last of the tins that are on schedule, else the one that will be first.
     #[inline]
-    fn tin_by_schedule(&mut self, now: Instant) -> Option<usize> {
+    fn tin_by_schedule(&mut self, tins: &[Tin<C>], now: Instant) -> Option<usize> {
         let mut choice = None;
         let mut earliest = i64::MAX;
-        for (number, tin) in self.tins.iter().take(self.mode.tins).enumerate() {
+        for (number, tin) in tins.iter().take(self.mode.tins).enumerate() {
             if !tin.is_active() {
                 continue;
             }
@@ -99,27 +111,27 @@ impl<P, C: Conformance> Cake<P, C> {
     /// Lets the flows of a tin have their turns until one sends. `None` when the tin has to be
     /// chosen anew: a flow was found empty, or there is none.
     #[inline]
-    fn serve_tin(
+    fn serve(
         &mut self,
-        tin: usize,
+        tin: &mut Tin<C>,
+        number: usize,
         now: Instant,
         decaying_first: &mut bool,
         rng: &mut impl Rng,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Option<Delivery<P>> {
         loop {
-            let this = &mut self.tins[tin];
-            let queue = this.first(core::mem::take(decaying_first))?;
-            if this.refill(queue, rng) {
+            let queue = tin.first(core::mem::take(decaying_first))?;
+            if tin.refill(queue, rng) {
                 continue;
             }
-            let id = QueueId::new(tin, queue);
+            let id = QueueId::new(number, queue);
             loop {
-                let Some((packet, waiting)) = self.take(id) else {
-                    self.tins[tin].settle(queue, now);
+                let Some((packet, waiting)) = self.take(tin, id) else {
+                    tin.settle(queue, now);
                     return None;
                 };
-                match self.decide(id, packet, waiting, now, rng, doomed) {
+                match self.decide(tin, id, packet, waiting, now, rng, doomed) {
                     Fate::Delivered(delivery) => return Some(delivery),
                     Fate::Dropped if self.params.ingress => break,
                     Fate::Dropped => (),
@@ -132,6 +144,7 @@ impl<P, C: Conformance> Cake<P, C> {
     #[inline]
     fn decide(
         &mut self,
+        tin: &mut Tin<C>,
         id: QueueId,
         packet: P,
         mut waiting: Waiting,
@@ -139,7 +152,6 @@ impl<P, C: Conformance> Cake<P, C> {
         rng: &mut impl Rng,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Fate<P> {
-        let tin = &mut self.tins[id.tin()];
         let flow = &mut tin.flows[id.queue()];
         let bulk_flows = if self.params.ingress { tin.stats.bulk_flows.into() } else { 0 };
         let decision = flow.aqm.on_dequeue::<C>(&tin.aqm, now, waiting.enqueued, bulk_flows, waiting.ds, rng);
@@ -148,7 +160,7 @@ impl<P, C: Conformance> Cake<P, C> {
         {
             flow.dropped = flow.dropped.wrapping_add(1);
             tin.stats.drops += 1;
-            self.drop_by_aqm(id, &waiting, now);
+            self.drop_by_aqm(tin, id, &waiting, now);
             doomed(packet, reason);
             return Fate::Dropped;
         }
@@ -156,56 +168,54 @@ impl<P, C: Conformance> Cake<P, C> {
         tin.note_delay(now.since(waiting.enqueued));
         waiting.rewrite |= decision.ds != waiting.ds;
         waiting.ds = decision.ds;
-        self.deliver(id, &waiting, now);
+        self.deliver(tin, id, &waiting, now);
         Fate::Delivered(Delivery { tin: id.tin() as u8, ..super::super::delivery(packet, &waiting) })
     }
 
-    fn drop_by_aqm(&mut self, id: QueueId, waiting: &Waiting, now: Instant) {
+    fn drop_by_aqm(&mut self, tin: &mut Tin<C>, id: QueueId, waiting: &Waiting, now: Instant) {
         self.counters.drops += 1;
         if self.params.ingress {
-            self.charge(id.tin(), waiting.adjusted, now, true);
-            self.spend(id, waiting.adjusted);
+            self.charge(tin, waiting.adjusted, now, true);
+            self.spend(tin, id, waiting.adjusted);
         }
         self.tell_parent(1, waiting.len.into());
     }
 
     #[inline]
-    fn deliver(&mut self, id: QueueId, waiting: &Waiting, now: Instant) {
+    fn deliver(&mut self, tin: &mut Tin<C>, id: QueueId, waiting: &Waiting, now: Instant) {
         self.counters.bytes += u64::from(waiting.len);
         self.counters.packets += u64::from(waiting.segs);
         self.is_blocked = false;
-        self.charge(id.tin(), waiting.adjusted, now, false);
-        self.spend(id, waiting.adjusted);
-        if self.qlen == 0 {
-            self.wake_for_rest(now);
-        } else if self.clocks.next > now {
+        self.charge(tin, waiting.adjusted, now, false);
+        self.spend(tin, id, waiting.adjusted);
+        if self.clocks.next > now && self.qlen != 0 {
             self.wakeup = Some(self.clocks.due());
         }
         self.backlogs.delivered();
     }
 
     /// Flows that have emptied decay, also while nothing arrives: come back for them.
-    fn wake_for_rest(&mut self, now: Instant) {
-        let restless =
+    fn wake_for_rest(&mut self, tins: &[Tin<C>], now: Instant) {
+        let is_restless =
             |tin: &&Tin<C>| tin.stats.decaying_flows != 0 || !C::CAKE_IDLE_NO_DECAY && tin.is_active();
-        if let Some(tin) = self.tins.iter().take(self.mode.tins).find(restless) {
+        if let Some(tin) = tins.iter().take(self.mode.tins).find(is_restless) {
             self.wakeup = Some(now + tin.aqm.target);
         }
     }
 
     /// Nothing waits: every flow on a list is empty. A bounded number of them get their turns.
     #[cold]
-    fn rest(&mut self, now: Instant) {
+    fn rest(&mut self, tins: &mut [Tin<C>], now: Instant) {
         if C::CAKE_IDLE_NO_DECAY || self.wakeup.is_some() {
             return;
         }
-        for tin in &mut self.tins {
+        for tin in tins.iter_mut() {
             for _ in 0..RESTS {
                 let Some(queue) = tin.first(true) else { break };
                 tin.settle(queue, now);
             }
         }
-        self.wake_for_rest(now);
+        self.wake_for_rest(tins, now);
     }
 }
 

@@ -33,7 +33,7 @@ impl Mode {
             }
             Share::Sevenths => {
                 let share = step;
-                step = (share.0.saturating_mul(7) >> 3, (u32::from(share.1) * 7 >> 3) as u16);
+                step = (share.0.saturating_mul(7) >> 3, ((u32::from(share.1) * 7) >> 3) as u16);
                 share
             }
         })

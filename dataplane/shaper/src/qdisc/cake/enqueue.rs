@@ -3,7 +3,7 @@
 use super::ack_filter::Segment;
 use super::overflow::QueueId;
 use super::tin::Hashes;
-use super::{Cake, MAX_TINS};
+use super::{Cake, MAX_TINS, Shared, Tin};
 use crate::conformance::Conformance;
 use crate::flow::slots::Waiting;
 use crate::packet::{Arrival, DropReason, DsField, Enqueued, Piece, Verdict};
@@ -61,20 +61,21 @@ impl<P, C: Conformance> Cake<P, C> {
         mut pieces: impl Iterator<Item = Piece<P>>,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Enqueued {
-        self.spend_wakeup(now);
+        self.shared.spend_wakeup(now);
         let first = pieces.next();
         if first.is_none() && !C::CAKE_UNCUTTABLE_LATE {
-            self.counters.drops += 1;
+            self.shared.counters.drops += 1;
             return Enqueued { verdict: Verdict::Dropped, tin: 0, queue: 0 };
         }
         let place = self.choose_place(arrival);
         let id = place.id;
-        self.refresh_clocks(id.tin(), now);
-        let longest = &mut self.tins[id.tin()].stats.max_pkt_len;
+        let tin = &mut self.tins[id.tin()];
+        self.shared.refresh_clocks(tin, now);
+        let longest = &mut tin.stats.max_pkt_len;
         *longest = (*longest).max(arrival.len).max(first.as_ref().map_or(0, Piece::len));
         let result = |verdict| Enqueued { verdict, tin: id.tin() as u8, queue: id.queue() as u32 };
         let Some(first) = first else {
-            self.counters.drops += 1;
+            self.shared.counters.drops += 1;
             return result(Verdict::Dropped);
         };
         let mut losses = Losses::default();
@@ -89,17 +90,18 @@ impl<P, C: Conformance> Cake<P, C> {
         if queued.pieces != 0 {
             self.tins[id.tin()].wake(id.queue(), rng);
         }
-        self.counters.memory_max = self.counters.memory_max.max(self.memory);
-        while self.memory > self.memory_limit.into() && self.lose_one(now, id, &mut losses, doomed) {}
-        result(self.report(losses, queued))
+        let shared = &mut self.shared;
+        shared.counters.memory_max = shared.counters.memory_max.max(shared.memory);
+        while self.shared.is_over_memory() && self.lose_one(now, id, &mut losses, doomed) {}
+        result(self.shared.report(losses, queued))
     }
 
     /// Tin, queue, and the DS field to leave with.
     #[inline]
     fn choose_place(&mut self, arrival: &Arrival<'_>) -> Place {
         let ds = arrival.ds;
-        let is_washed = self.params.wash && ds.is_ip() && ds.dscp() != 0;
-        let tin = self.choose_tin_for(arrival);
+        let is_washed = self.shared.params.wash && ds.is_ip() && ds.dscp() != 0;
+        let tin = self.shared.choose_tin_for(arrival);
         let hashes = Hashes { flow: arrival.flow_hash, src: arrival.src_hash, dst: arrival.dst_hash };
         Place {
             id: QueueId::new(tin, self.tins[tin].choose_queue(hashes)),
@@ -109,6 +111,121 @@ impl<P, C: Conformance> Cake<P, C> {
         }
     }
 
+    /// One packet, cut or not by someone else: the ACK filter looks at it.
+    #[inline]
+    fn enqueue_whole(
+        &mut self,
+        now: Instant,
+        place: &Place,
+        network: &[u8],
+        piece: Piece<P>,
+        losses: &mut Losses,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Sum {
+        if self.shared.slots.is_full() {
+            self.lose_one(now, place.id, losses, doomed);
+        }
+        let tin = &mut self.tins[place.id.tin()];
+        let mut sum = Sum::default();
+        let Some(slot) = self.shared.append(tin, now, place, piece, &mut sum, doomed) else {
+            return sum;
+        };
+        let removed = match self.shared.acks {
+            Some(_) => self.shared.filter_acks(tin, now, place.id, slot, network, doomed),
+            None => 0,
+        };
+        self.shared.account(tin, place.id, sum, removed);
+        sum
+    }
+
+    /// The pieces of a super-packet: they follow each other into the same queue.
+    fn enqueue_cut(
+        &mut self,
+        now: Instant,
+        place: &Place,
+        network: &[u8],
+        pieces: impl Iterator<Item = Piece<P>>,
+        losses: &mut Losses,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Sum {
+        let id = place.id;
+        let segment = if self.shared.acks.is_some() { Segment::parse(network) } else { None };
+        let (mut sum, mut entered) = (Sum::default(), Sum::default());
+        for (nth, piece) in pieces.enumerate() {
+            if self.shared.slots.is_full() {
+                self.shared.account(&mut self.tins[id.tin()], id, sum, 0);
+                entered.add(core::mem::take(&mut sum));
+                self.lose_one(now, id, losses, doomed);
+            }
+            let (tin, shared) = (&mut self.tins[id.tin()], &mut self.shared);
+            let Some(slot) = shared.append(tin, now, place, piece, &mut sum, doomed) else { continue };
+            if let (Some(acks), Some(segment)) = (&mut shared.acks, segment) {
+                acks.noted(id, slot, &segment.piece(nth == 0));
+            }
+        }
+        let tin = &mut self.tins[id.tin()];
+        self.shared.account(tin, id, sum, 0);
+        entered.add(sum);
+        self.shared.tell_parent(1 - i64::from(entered.pieces), 0);
+        tin.stats.max_pkt_len = tin.stats.max_pkt_len.max(entered.bytes);
+        entered
+    }
+
+    /// `autorate-ingress`.
+    #[inline]
+    fn follow_rate(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
+        let shared = &mut self.shared;
+        if !shared.params.autorate_ingress {
+            shared.autorate.pass(now);
+        } else if let Some(rate) = shared.autorate.arrived::<C>(now) {
+            self.set_rate(now, rate, doomed);
+        }
+    }
+
+    /// One packet of the longest queue is lost, as memory is short. False when there is none.
+    fn lose_one(
+        &mut self,
+        now: Instant,
+        arrived: QueueId,
+        losses: &mut Losses,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> bool {
+        let Some(victim) = self.longest(arrived, losses) else { return false };
+        let (tin, shared) = (&mut self.tins[victim.tin()], &mut self.shared);
+        let Some((packet, waiting)) = shared.take(tin, victim) else { return false };
+        let flow = &mut tin.flows[victim.queue()];
+        let turn = flow.aqm.on_overflow(&tin.aqm, now);
+        flow.dropped = flow.dropped.wrapping_add(1);
+        tin.stats.drops += 1;
+        tin.note(turn);
+        shared.counters.drops += 1;
+        if shared.params.ingress {
+            shared.charge_drop(tin, victim, waiting.adjusted, now);
+        }
+        let charged = if C::CAKE_OVERFLOW_CHARGES_ARRIVAL { arrived } else { victim };
+        self.tins[charged.tin()].stats.drop_overlimit += 1;
+        losses.packets += 1;
+        losses.bytes = losses.bytes.wrapping_add(waiting.len);
+        doomed(packet, DropReason::Overflow);
+        true
+    }
+
+    /// The queue to lose a packet; an empty one means that the heap was out of order.
+    #[inline]
+    fn longest(&mut self, arrived: QueueId, losses: &mut Losses) -> Option<QueueId> {
+        for _ in 0..2 {
+            let victim = self.shared.backlogs.longest()?;
+            losses.own |= victim == arrived;
+            if !self.tins[victim.tin()].flows[victim.queue()].queue.is_empty() {
+                return Some(victim);
+            }
+            self.shared.backlogs.disappointed();
+        }
+        None
+    }
+}
+
+impl<P, C: Conformance> Shared<P, C> {
     /// By mark, by class, by DSCP: the first that says something.
     #[inline]
     fn choose_tin_for(&self, arrival: &Arrival<'_>) -> usize {
@@ -132,8 +249,7 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// Clocks stand still while nothing waits; late ones are brought up to `now`.
     #[inline]
-    fn refresh_clocks(&mut self, tin: usize, now: Instant) {
-        let tin = &mut self.tins[tin];
+    fn refresh_clocks(&mut self, tin: &mut Tin<C>, now: Instant) {
         if tin.stats.backlog_bytes != 0 {
             return;
         }
@@ -149,77 +265,21 @@ impl<P, C: Conformance> Cake<P, C> {
         }
     }
 
-    /// One packet, cut or not by someone else: the ACK filter looks at it.
-    #[inline]
-    fn enqueue_whole(
-        &mut self,
-        now: Instant,
-        place: &Place,
-        network: &[u8],
-        piece: Piece<P>,
-        losses: &mut Losses,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Sum {
-        let mut sum = Sum::default();
-        let Some(slot) = self.append(now, place, piece, &mut sum, losses, doomed) else {
-            return sum;
-        };
-        let removed = match Segment::parse(network) {
-            Some(segment) if self.acks.is_some() => self.filter_acks(now, place.id, slot, &segment, doomed),
-            _ => 0,
-        };
-        self.account(place.id, sum, removed);
-        sum
-    }
-
-    /// The pieces of a super-packet: they follow each other into the same queue.
-    fn enqueue_cut(
-        &mut self,
-        now: Instant,
-        place: &Place,
-        network: &[u8],
-        pieces: impl Iterator<Item = Piece<P>>,
-        losses: &mut Losses,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Sum {
-        let segment = if self.acks.is_some() { Segment::parse(network) } else { None };
-        let (mut sum, mut entered) = (Sum::default(), Sum::default());
-        for (nth, piece) in pieces.enumerate() {
-            if self.slots.is_full() {
-                self.account(place.id, sum, 0);
-                entered.add(core::mem::take(&mut sum));
-            }
-            let Some(slot) = self.append(now, place, piece, &mut sum, losses, doomed) else { continue };
-            if let (Some(acks), Some(segment)) = (&mut self.acks, segment) {
-                acks.noted(place.id, slot, &segment.piece(nth == 0));
-            }
-        }
-        self.account(place.id, sum, 0);
-        entered.add(sum);
-        self.tell_parent(1 - i64::from(entered.pieces), 0);
-        let longest = &mut self.tins[place.id.tin()].stats.max_pkt_len;
-        *longest = (*longest).max(entered.bytes);
-        entered
-    }
-
-    /// Puts one piece at the tail of its queue. When the pool is full, the longest queue makes room.
+    /// Puts one piece at the tail of its queue, and names its slot. The pool must have one: where it
+    /// has none at all, the piece is lost.
     #[inline]
     fn append(
         &mut self,
+        tin: &mut Tin<C>,
         now: Instant,
         place: &Place,
         mut piece: Piece<P>,
         sum: &mut Sum,
-        losses: &mut Losses,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Option<u32> {
         let id = place.id;
         piece.adjusted = self.lengths.note::<P, C>(&self.params.overhead, &piece, place.network_offset);
         let waiting = Waiting::new(now, &piece, place.ds, place.rewrite);
-        if self.slots.is_full() {
-            self.lose_one(now, id, losses, doomed);
-        }
-        let tin = &mut self.tins[id.tin()];
         let queue = &mut tin.flows[id.queue()].queue;
         if let Err(packet) = self.slots.push(queue, piece.packet, waiting) {
             self.counters.drops += 1;
@@ -239,8 +299,8 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// Enters what was queued, less the `removed` bytes of an ACK that gave way, into the accounts.
     #[inline]
-    fn account(&mut self, id: QueueId, sum: Sum, removed: u32) {
-        let stats = &mut self.tins[id.tin()].stats;
+    fn account(&mut self, tin: &mut Tin<C>, id: QueueId, sum: Sum, removed: u32) {
+        let stats = &mut tin.stats;
         stats.sent_bytes += u64::from(sum.bytes);
         stats.backlog_bytes = stats.backlog_bytes.wrapping_add(sum.bytes).wrapping_sub(removed);
         self.backlog = self.backlog.wrapping_add(sum.bytes.into()).wrapping_sub(removed.into());
@@ -251,17 +311,17 @@ impl<P, C: Conformance> Cake<P, C> {
     /// Lets the packet in `slot` push out an ACK before it. Returns the bytes of that.
     fn filter_acks(
         &mut self,
+        tin: &mut Tin<C>,
         now: Instant,
         id: QueueId,
         slot: u32,
-        segment: &Segment,
+        network: &[u8],
         doomed: &mut impl FnMut(P, DropReason),
     ) -> u32 {
-        let tin = &mut self.tins[id.tin()];
+        let (Some(acks), Some(segment)) = (&mut self.acks, Segment::parse(network)) else { return 0 };
         let queue = &mut tin.flows[id.queue()].queue;
-        let Some(acks) = &mut self.acks else { return 0 };
         let ahead = self.slots.ahead(queue, slot);
-        let Some(old) = acks.arrived(self.params.ack_filter, id, slot, ahead, segment) else { return 0 };
+        let Some(old) = acks.arrived(self.params.ack_filter, id, slot, ahead, &segment) else { return 0 };
         acks.left(old);
         let Some((packet, waiting)) = self.slots.remove(queue, old) else { return 0 };
         tin.stats.ack_drops += 1;
@@ -271,56 +331,16 @@ impl<P, C: Conformance> Cake<P, C> {
         let counted = if C::CAKE_CAPACITY_UNADJUSTED { waiting.len } else { waiting.adjusted };
         self.autorate.uncount(counted);
         if self.params.ingress {
-            self.charge_drop(id, waiting.adjusted, now);
+            self.charge_drop(tin, id, waiting.adjusted, now);
         }
         self.tell_parent(1, waiting.len.into());
         doomed(packet, DropReason::AckFilter);
         waiting.len
     }
 
-    /// `autorate-ingress`.
     #[inline]
-    fn follow_rate(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
-        if !self.params.autorate_ingress {
-            self.autorate.pass(now);
-        } else if let Some(rate) = self.autorate.arrived::<C>(now) {
-            self.set_rate(now, rate, doomed);
-        }
-    }
-
-    /// One packet of the longest queue is lost, as memory is short. False when there is none.
-    fn lose_one(
-        &mut self,
-        now: Instant,
-        arrived: QueueId,
-        losses: &mut Losses,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> bool {
-        let Some(mut victim) = self.backlogs.longest() else { return false };
-        losses.own |= victim == arrived;
-        if self.tins[victim.tin()].flows[victim.queue()].queue.is_empty() {
-            self.backlogs.disappointed();
-            let Some(again) = self.backlogs.longest() else { return false };
-            victim = again;
-            losses.own |= victim == arrived;
-        }
-        let Some((packet, waiting)) = self.take(victim) else { return false };
-        let tin = &mut self.tins[victim.tin()];
-        let flow = &mut tin.flows[victim.queue()];
-        let turn = flow.aqm.on_overflow(&tin.aqm, now);
-        flow.dropped = flow.dropped.wrapping_add(1);
-        tin.stats.drops += 1;
-        tin.note(turn);
-        let charged = if C::CAKE_OVERFLOW_CHARGES_ARRIVAL { arrived } else { victim };
-        self.tins[charged.tin()].stats.drop_overlimit += 1;
-        self.counters.drops += 1;
-        if self.params.ingress {
-            self.charge_drop(victim, waiting.adjusted, now);
-        }
-        losses.packets += 1;
-        losses.bytes = losses.bytes.wrapping_add(waiting.len);
-        doomed(packet, DropReason::Overflow);
-        true
+    fn is_over_memory(&self) -> bool {
+        self.memory > self.memory_limit.into()
     }
 
     /// The verdict, and what the parent is told with it.

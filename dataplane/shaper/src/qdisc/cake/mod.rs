@@ -46,10 +46,16 @@ use tin::Tin;
 /// The discipline. `P` is the packet, never looked into; `C` chooses which faults are reproduced.
 #[derive(Debug)]
 pub struct Cake<P, C: Conformance = Weir> {
+    tins: Box<[Tin<C>]>,
+    shared: Shared<P, C>,
+}
+
+/// What the tins share. Its methods are given the one tin they are about.
+#[derive(Debug)]
+struct Shared<P, C: Conformance> {
     params: Params,
     mode: &'static Mode,
     slots: Slots<P>,
-    tins: Box<[Tin<C>]>,
     backlogs: Backlogs<C>,
     /// Only with the filter on (or where a later change may look back at what came before).
     acks: Option<Acks<C>>,
@@ -84,12 +90,11 @@ struct Counters {
 impl<P, C: Conformance> Cake<P, C> {
     /// cake with room for `slots` packets.
     pub fn new(params: &Params, slots: usize) -> Self {
-        let slots = Slots::new(slots);
         let tins = Self::tins_needed(params);
-        let mut this = Self {
+        let shared = Shared {
             params: *params,
             mode: params.diffserv.mode(),
-            tins: (0..tins).map(|_| Tin::new(params.flow_mode)).collect(),
+            slots: Slots::new(slots),
             backlogs: Backlogs::new(tins),
             acks: None,
             byte_time: ByteTime::default(),
@@ -104,67 +109,69 @@ impl<P, C: Conformance> Cake<P, C> {
             autorate: Autorate::new(params.bytes_per_sec()),
             lengths: Lengths::new::<C>(),
             counters: Counters::default(),
-            slots,
         };
-        this.provide_acks();
+        let tins = (0..tins).map(|_| Tin::new(params.flow_mode)).collect();
+        let mut this = Self { tins, shared };
+        this.shared.provide_acks();
         this.configure(Instant::ZERO);
         this
     }
 
     /// The parameters in force; with `autorate-ingress` the bandwidth is the present one.
     pub fn params(&self) -> &Params {
-        &self.params
+        &self.shared.params
     }
 
     /// Packets that wait.
     #[inline]
     pub fn len(&self) -> usize {
-        self.qlen as usize
+        self.shared.qlen as usize
     }
 
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.qlen == 0
+        self.shared.qlen == 0
     }
 
     /// Bytes that wait.
     #[inline]
     pub fn backlog(&self) -> u64 {
-        self.backlog
+        self.shared.backlog
     }
 
     /// When to call [`Cake::dequeue`] again although nothing arrives; `None` for never.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.wakeup
+        self.shared.wakeup
     }
 
     /// Everything counted, as of now.
     pub fn stats(&self) -> Stats {
-        let counters = &self.counters;
+        let shared = &self.shared;
+        let counters = &shared.counters;
         let mut stats = Stats {
             bytes: counters.bytes,
             packets: counters.packets,
             drops: counters.drops,
             overlimits: counters.overlimits,
-            backlog: self.backlog,
-            qlen: self.qlen,
-            memory_used: self.memory,
+            backlog: shared.backlog,
+            qlen: shared.qlen,
+            memory_used: shared.memory,
             memory_max: counters.memory_max,
-            memory_limit: self.memory_limit,
-            capacity_estimate: self.autorate.peak,
-            min_network_size: self.lengths.min_net,
-            max_network_size: self.lengths.max_net,
-            min_adj_size: self.lengths.min_adjusted,
-            max_adj_size: self.lengths.max_adjusted,
-            avg_hdr_offset: self.lengths.network_offset(),
-            rate_ns: self.byte_time.nanos,
-            rate_shift: self.byte_time.shift,
+            memory_limit: shared.memory_limit,
+            capacity_estimate: shared.autorate.peak,
+            min_network_size: shared.lengths.min_net,
+            max_network_size: shared.lengths.max_net,
+            min_adj_size: shared.lengths.min_adjusted,
+            max_adj_size: shared.lengths.max_adjusted,
+            avg_hdr_offset: shared.lengths.network_offset(),
+            rate_ns: shared.byte_time.nanos,
+            rate_shift: shared.byte_time.shift,
             flushed: counters.flushed,
             tree_packets: counters.tree_packets,
             tree_bytes: counters.tree_bytes,
-            tin_count: self.mode.tins,
+            tin_count: shared.mode.tins,
             all_tins: [TinStats::default(); MAX_TINS],
         };
         for (entry, tin) in stats.all_tins.iter_mut().zip(&self.tins) {
@@ -178,14 +185,16 @@ impl<P, C: Conformance> Cake<P, C> {
     /// Empties the discipline; every packet is doomed as [`DropReason::Flush`].
     pub fn flush(&mut self, doomed: &mut impl FnMut(P, DropReason)) {
         for tin in 0..self.tins.len() {
-            self.counters.flushed += u64::from(self.empty_tin(tin, DropReason::Flush, doomed));
+            let flushed = self.shared.empty_tin(&mut self.tins[tin], tin, DropReason::Flush, doomed);
+            self.shared.counters.flushed += u64::from(flushed);
         }
     }
+}
 
+impl<P, C: Conformance> Shared<P, C> {
     /// Removes the head of a queue from all accounts.
     #[inline]
-    fn take(&mut self, id: QueueId) -> Option<(P, Waiting)> {
-        let tin = &mut self.tins[id.tin()];
+    fn take(&mut self, tin: &mut Tin<C>, id: QueueId) -> Option<(P, Waiting)> {
         let queue = &mut tin.flows[id.queue()].queue;
         if let Some(acks) = &mut self.acks
             && let Some(slot) = queue.head()
@@ -203,11 +212,10 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// Charges the clocks of tin and shaper with `adjusted` bytes.
     #[inline]
-    fn charge(&mut self, tin: usize, adjusted: u32, now: Instant, is_drop: bool) {
+    fn charge(&mut self, tin: &mut Tin<C>, adjusted: u32, now: Instant, is_drop: bool) {
         if self.byte_time.is_unlimited() {
             return;
         }
-        let tin = &mut self.tins[tin];
         let span = tin.byte_time.of(adjusted);
         if tin.clock < now {
             tin.clock += span;
@@ -218,17 +226,16 @@ impl<P, C: Conformance> Cake<P, C> {
     }
 
     /// Charges a dropped packet in ingress mode: it has used the link already.
-    fn charge_drop(&mut self, id: QueueId, adjusted: u32, now: Instant) {
-        self.charge(id.tin(), adjusted, now, true);
+    fn charge_drop(&mut self, tin: &mut Tin<C>, id: QueueId, adjusted: u32, now: Instant) {
+        self.charge(tin, adjusted, now, true);
         if !C::CAKE_INGRESS_CLOCKS_ONLY {
-            self.spend(id, adjusted);
+            self.spend(tin, id, adjusted);
         }
     }
 
     /// Charges the deficits of flow and tin.
     #[inline]
-    fn spend(&mut self, id: QueueId, adjusted: u32) {
-        let tin = &mut self.tins[id.tin()];
+    fn spend(&mut self, tin: &mut Tin<C>, id: QueueId, adjusted: u32) {
         let flow = &mut tin.flows[id.queue()];
         flow.deficit = flow.deficit.wrapping_sub(adjusted as i32);
         if C::CAKE_DEFICIT_SPENT_SHAPED || self.byte_time.is_unlimited() {

@@ -55,8 +55,8 @@ impl ByteTime {
         if wait == 0 || old.is_unlimited() {
             return clock;
         }
-        let scaled = ((wait * u128::from(self.nanos)) << old.shift) / u128::from(old.nanos) >> self.shift;
-        now + Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+        let scaled = ((wait * u128::from(self.nanos)) << old.shift) / u128::from(old.nanos);
+        now + Duration::from_nanos(u64::try_from(scaled >> self.shift).unwrap_or(u64::MAX))
     }
 }
 

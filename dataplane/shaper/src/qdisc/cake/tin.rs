@@ -295,13 +295,15 @@ impl<C: Conformance> Tin<C> {
     /// Counts a packet that waited for `sojourn` and is delivered now.
     #[inline]
     pub(super) fn note_delay(&mut self, sojourn: Duration) {
-        let delay = sojourn.as_nanos();
-        let average = |old: Duration, shift| {
-            let old = old.as_nanos();
-            let first = !C::CAKE_AVERAGES_FROM_ZERO && old == 0;
-            Duration::from_nanos(if first { delay } else { ewma(old, delay, shift) })
-        };
         let stats = &mut self.stats;
+        if !C::CAKE_AVERAGES_FROM_ZERO && stats.avg_delay == Duration::ZERO {
+            stats.avg_delay = sojourn;
+            stats.peak_delay = sojourn;
+            stats.base_delay = sojourn;
+            return;
+        }
+        let average =
+            |old: Duration, shift| Duration::from_nanos(ewma(old.as_nanos(), sojourn.as_nanos(), shift));
         stats.avg_delay = average(stats.avg_delay, 8);
         stats.peak_delay = average(stats.peak_delay, if sojourn > stats.peak_delay { 2 } else { 8 });
         stats.base_delay = average(stats.base_delay, if sojourn < stats.base_delay { 2 } else { 8 });
