@@ -183,5 +183,5 @@ impl Conformance for Weir {
     const CAKE_CLOCKS_STALE: bool = false;
     const CAKE_COLLISION_MOVES_TAG: bool = false;
     const CAKE_INGRESS_CLOCKS_ONLY: bool = false;
-    const CAKE_ACK_WINDOW: usize = 16;
+    const CAKE_ACK_WINDOW: usize = 8;
 }

@@ -68,8 +68,8 @@ fn main() {
         Bench::new("besteffort flows, cold", cold, besteffort()),
         Bench::new("diffserv4 triple-isolate, cold", cold, diffserv4()),
         Bench::new("overload: 2 enqueues, 1 drop, 1 dequeue", over, overload),
-        Bench::new("no ack-filter, 200 queued ACKs", acks, besteffort()).with_acks(),
-        Bench::new("ack-filter, 200 queued ACKs", acks, filter).with_acks(),
+        Bench::new("200 queued ACKs, no-ack-filter", acks, besteffort()).with_acks(),
+        Bench::new("200 queued ACKs, with ack-filter", acks, filter).with_acks(),
     ]
     .into_iter()
     .filter(|bench| bench.name.contains(&wanted))

@@ -8,7 +8,8 @@
 //! [`Acks::arrived`] is told of each TCP packet that was queued and names the slot to remove, if any;
 //! [`Acks::left`] is told of each slot that was emptied. Records of a connection are chained by
 //! age through a hash bucket, so that a search meets (almost) only its own connection, and no more
-//! than [`Conformance::CAKE_ACK_WINDOW`] of it: its cost does not grow with the queue.
+//! than [`Conformance::CAKE_ACK_WINDOW`] of it: its cost does not grow with the queue. What a search
+//! looks at first is kept apart from the rest, 24 bytes per packet.
 
 use super::overflow::QueueId;
 use super::params::AckFilter;
@@ -18,20 +19,24 @@ use core::marker::PhantomData;
 
 #[derive(Debug)]
 pub(super) struct Acks<C> {
-    records: Box<[Record]>,
+    links: Box<[Link]>,
+    segments: Box<[Segment]>,
     /// The newest record of each bucket.
     newest: Box<[u32]>,
     conformance: PhantomData<C>,
 }
 
-/// What is kept of a TCP packet that waits.
-#[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    segment: Segment,
-    queue: QueueId,
-    bucket: u32,
+/// What a search looks at first.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// Hash of queue and connection; its upper half chooses the bucket.
+    key: u64,
+    ack: u32,
     older: u32,
     newer: u32,
+    congestion: u8,
+    is_pure: bool,
+    has_blocks: bool,
     is_linked: bool,
 }
 
@@ -52,7 +57,8 @@ pub(super) struct Segment {
 /// A connection, of IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Endpoints {
-    addresses: [u128; 2],
+    src: u128,
+    dst: u128,
     ports: u32,
     version: u8,
 }
@@ -88,7 +94,8 @@ impl<C: Conformance> Acks<C> {
     /// Records for a pool of `slots`; the only allocation.
     pub(super) fn new(slots: usize) -> Self {
         Self {
-            records: (0..slots).map(|_| Record::default()).collect(),
+            links: (0..slots).map(|_| UNLINKED).collect(),
+            segments: (0..slots).map(|_| Segment::default()).collect(),
             newest: (0..slots.next_power_of_two()).map(|_| NIL).collect(),
             conformance: PhantomData,
         }
@@ -104,83 +111,80 @@ impl<C: Conformance> Acks<C> {
         ahead: Option<u32>,
         segment: &Segment,
     ) -> Option<u32> {
-        let bucket = self.bucket_of(queue, &segment.flow);
+        let link = Link::new(queue, segment);
         let filtered = match ahead {
             Some(ahead) if filter != AckFilter::Off && segment.may_trigger::<C>() => {
-                self.search(filter, queue, bucket, ahead, segment)
+                self.search(filter, &link, ahead, segment)
             }
             _ => None,
         };
-        self.record(queue, bucket, slot, segment);
+        self.record(link, slot, segment);
         filtered
     }
 
     /// Records `segment` without a search.
     pub(super) fn noted(&mut self, queue: QueueId, slot: u32, segment: &Segment) {
-        let bucket = self.bucket_of(queue, &segment.flow);
-        self.record(queue, bucket, slot, segment);
+        self.record(Link::new(queue, segment), slot, segment);
     }
 
     /// `slot` was emptied.
     #[inline]
     pub(super) fn left(&mut self, slot: u32) {
-        let Some(record) = self.records.get_mut(slot as usize) else { return };
-        if !record.is_linked {
+        let Some(link) = self.links.get_mut(slot as usize) else { return };
+        if !link.is_linked {
             return;
         }
-        record.is_linked = false;
-        let (older, newer, bucket) = (record.older, record.newer, record.bucket);
-        if let Some(record) = self.records.get_mut(older as usize) {
-            record.newer = newer;
+        link.is_linked = false;
+        let Link { older, newer, key, .. } = *link;
+        if let Some(link) = self.links.get_mut(older as usize) {
+            link.newer = newer;
         }
-        match self.records.get_mut(newer as usize) {
-            Some(record) => record.older = older,
-            None => self.set_newest(bucket, older),
+        match self.links.get_mut(newer as usize) {
+            Some(link) => link.older = older,
+            None => *self.newest_of(key) = older,
         }
     }
 
     /// From the oldest packet of the connection in the window to the newest.
-    fn search(
-        &self,
-        filter: AckFilter,
-        queue: QueueId,
-        bucket: usize,
-        ahead: u32,
-        by: &Segment,
-    ) -> Option<u32> {
+    fn search(&self, filter: AckFilter, by: &Link, ahead: u32, segment: &Segment) -> Option<u32> {
         let mut kept: Option<(u32, u8)> = None;
-        let mut at = self.oldest_in_window(bucket);
-        while let Some(record) = self.records.get(at as usize) {
-            let (slot, next) = (at, record.newer);
-            at = next;
-            if record.queue != queue || record.segment.flow != by.flow {
+        let mut at = self.oldest_in_window(by.key);
+        let mut found = None;
+        while let Some(link) = self.links.get(at as usize) {
+            let slot = at;
+            at = link.newer;
+            if link.key != by.key {
                 continue;
             }
-            let candidate = &record.segment;
-            kept = kept.filter(|&(_, congestion)| congestion == candidate.congestion);
-            if !candidate.is_superfluous::<C>(by) {
+            kept = kept.filter(|&(_, congestion)| congestion == link.congestion);
+            if !link.may_be_superfluous(by) || !self.is_superfluous(slot, segment) {
                 continue;
             }
-            match kept {
-                Some((older, _)) => return Some(older),
-                None => kept = Some((slot, candidate.congestion)),
+            if kept.is_some() {
+                found = kept;
+                break;
             }
+            kept = Some((slot, link.congestion));
         }
-        kept.filter(|&(slot, congestion)| {
+        let alone = |&(slot, congestion): &(u32, u8)| {
             filter == AckFilter::Aggressive && slot == ahead && congestion == by.congestion
-        })
-        .map(|(slot, _)| slot)
+        };
+        found.or_else(|| kept.filter(alone)).map(|(slot, _)| slot)
+    }
+
+    fn is_superfluous(&self, slot: u32, by: &Segment) -> bool {
+        self.segments.get(slot as usize).is_some_and(|segment| segment.is_superfluous::<C>(by))
     }
 
     /// As far back in the bucket as the window reaches.
-    fn oldest_in_window(&self, bucket: usize) -> u32 {
-        let mut at = self.newest.get(bucket).copied().unwrap_or(NIL);
+    fn oldest_in_window(&self, key: u64) -> u32 {
+        let mut at = self.newest.get(self.bucket(key)).copied().unwrap_or(NIL);
         let mut steps = 1;
-        while let Some(record) = self.records.get(at as usize)
-            && record.older != NIL
+        while let Some(link) = self.links.get(at as usize)
+            && link.older != NIL
             && steps < C::CAKE_ACK_WINDOW
         {
-            at = record.older;
+            at = link.older;
             steps += 1;
         }
         at
@@ -189,45 +193,59 @@ impl<C: Conformance> Acks<C> {
     /// A packet that cannot be superfluous is passed over in a search unless it says something
     /// else about congestion than the packet before. So a run of them needs one record only, and
     /// the ACKs on data packets do not fill the window.
-    fn record(&mut self, queue: QueueId, bucket: usize, slot: u32, segment: &Segment) {
-        let newest = self.newest.get(bucket).copied().unwrap_or(NIL);
-        if let Some(last) = self.records.get(newest as usize)
-            && !segment.is_pure
-            && !last.segment.is_pure
-            && last.segment.congestion == segment.congestion
-            && last.queue == queue
-            && last.segment.flow == segment.flow
-        {
-            return;
-        }
-        if let Some(last) = self.records.get_mut(newest as usize) {
+    fn record(&mut self, link: Link, slot: u32, segment: &Segment) {
+        let newest = *self.newest_of(link.key);
+        if let Some(last) = self.links.get_mut(newest as usize) {
+            let says_the_same = last.key == link.key && last.congestion == link.congestion;
+            if says_the_same && !link.is_pure && !last.is_pure {
+                return;
+            }
             last.newer = slot;
         }
-        if let Some(record) = self.records.get_mut(slot as usize) {
-            *record = Record {
-                segment: *segment,
-                queue,
-                bucket: bucket as u32,
-                older: newest,
-                newer: NIL,
-                is_linked: true,
-            };
-            self.set_newest(bucket as u32, slot);
+        if let (Some(place), Some(copy)) =
+            (self.links.get_mut(slot as usize), self.segments.get_mut(slot as usize))
+        {
+            *place = Link { older: newest, ..link };
+            *copy = *segment;
+            *self.newest_of(link.key) = slot;
         }
     }
 
-    fn set_newest(&mut self, bucket: u32, slot: u32) {
-        if let Some(newest) = self.newest.get_mut(bucket as usize) {
-            *newest = slot;
+    fn newest_of(&mut self, key: u64) -> &mut u32 {
+        let bucket = self.bucket(key);
+        &mut self.newest[bucket]
+    }
+
+    #[inline]
+    fn bucket(&self, key: u64) -> usize {
+        (key >> 32) as usize & (self.newest.len() - 1)
+    }
+}
+
+impl Link {
+    /// The newest of its connection.
+    fn new(queue: QueueId, segment: &Segment) -> Self {
+        let Endpoints { src, dst, ports, version } = segment.flow;
+        let both = src ^ dst.rotate_left(32);
+        let ends = (u64::from(ports) << 32) | (u64::from(version) << 16) | queue.number();
+        let folded = both as u64 ^ ((both >> 64) as u64).wrapping_mul(MIX);
+        Self {
+            key: (folded.wrapping_mul(MIX) ^ ends).wrapping_mul(MIX),
+            ack: segment.ack,
+            older: NIL,
+            newer: NIL,
+            congestion: segment.congestion,
+            is_pure: segment.is_pure,
+            has_blocks: segment.options.block_count != 0,
+            is_linked: true,
         }
     }
 
-    fn bucket_of(&self, queue: QueueId, flow: &Endpoints) -> usize {
-        let [src, dst] = flow.addresses;
-        let folded = (src ^ dst.rotate_left(64)) as u64 ^ ((src ^ dst.rotate_left(64)) >> 64) as u64;
-        let key = folded ^ (u64::from(flow.ports) << 16) ^ queue.number();
-        let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (mixed >> 32) as usize & (self.newest.len() - 1)
+    /// False for most that [`Segment::is_superfluous`] would refuse.
+    #[inline]
+    fn may_be_superfluous(&self, by: &Self) -> bool {
+        let is_duplicate = self.ack == by.ack && !self.has_blocks && !by.has_blocks;
+        self.is_pure && !is_duplicate && !is_after(self.ack, by.ack)
     }
 }
 
@@ -274,7 +292,8 @@ impl Segment {
     /// Whether `by`, which came later, says all that this one says.
     #[inline]
     fn is_superfluous<C: Conformance>(&self, by: &Self) -> bool {
-        if !self.is_pure || is_after(self.ack, by.ack) || !self.options.stamps_allow::<C>(&by.options) {
+        let is_earlier = self.flow == by.flow && !is_after(self.ack, by.ack);
+        if !self.is_pure || !is_earlier || !self.options.stamps_allow::<C>(&by.options) {
             return false;
         }
         match self.compare_sack(by) {
@@ -400,9 +419,9 @@ fn ipv4(packet: &[u8]) -> Option<Packet<'_>> {
     let behind = packet.get(header.max(20)..)?;
     match fixed[9] {
         TCP if !is_later_fragment => {
-            let addresses = [be32(fixed, 12).into(), be32(fixed, 16).into()];
+            let (src, dst) = (be32(fixed, 12).into(), be32(fixed, 16).into());
             let payload = usize::from(be16(fixed, 2)).saturating_sub(header);
-            Some((Endpoints { addresses, ports: 0, version: 4 }, behind, payload))
+            Some((Endpoints { src, dst, ports: 0, version: 4 }, behind, payload))
         }
         IPV6 if !is_later_fragment => ipv6(behind),
         _ => None,
@@ -416,7 +435,7 @@ fn ipv6(packet: &[u8]) -> Option<Packet<'_>> {
     }
     let address =
         |at: usize| (0..4).fold(0_u128, |sum, word| (sum << 32) | u128::from(be32(fixed, at + 4 * word)));
-    let flow = Endpoints { addresses: [address(8), address(24)], ports: 0, version: 6 };
+    let flow = Endpoints { src: address(8), dst: address(24), ports: 0, version: 6 };
     Some((flow, &packet[40..], be16(fixed, 4).into()))
 }
 
@@ -438,6 +457,20 @@ fn is_after(a: u32, b: u32) -> bool {
 }
 
 const NIL: u32 = u32::MAX;
+
+const UNLINKED: Link = Link {
+    key: 0,
+    ack: 0,
+    older: NIL,
+    newer: NIL,
+    congestion: 0,
+    is_pure: false,
+    has_blocks: false,
+    is_linked: false,
+};
+
+/// 2^64 over the golden ratio: spreads whatever bits differ over the upper half.
+const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
 const TCP: u8 = 6;
 const IPV6: u8 = 41;
