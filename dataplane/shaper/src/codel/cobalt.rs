@@ -102,6 +102,10 @@ impl Vars {
         let due = self.count != 0 && late >= 0;
         if params.is_over(now.since(enqueued), bulk_flows) {
             self.enter::<C>(params, now);
+            // Fault 20 once more: as long as it was before, a schedule never kept counts as late.
+            if !C::COBALT_ZERO_ROOT {
+                late = self.lateness(now);
+            }
         } else {
             self.dropping = false;
         }
@@ -215,14 +219,14 @@ impl Vars {
     }
 
     /// The rest of a long decay: `count` signals of a schedule take `2 * interval * sqrt(count)`,
-    /// so the root of the count falls by one in every two intervals.
+    /// so the root of the count falls by one in every two intervals. Roots have 16 bits of fraction.
     #[cold]
     fn decay_at_once<C: Conformance>(&mut self, params: &Params, now: Instant) {
-        let halves = params.interval.as_nanos().saturating_mul(2).max(1);
-        let elapsed = self.lateness(now).max(0) as u64;
-        let root = u64::from(self.count).isqrt();
-        let left = root.saturating_sub(elapsed / halves);
-        self.count = (left * left) as u32;
+        let elapsed = (self.lateness(now).max(0) as u64).min(u64::MAX >> 16) << 16;
+        let falls = elapsed / params.interval.as_nanos().saturating_mul(2).max(1);
+        let root = (u64::from(self.count) << 32).isqrt();
+        let left = root.saturating_sub(falls);
+        self.count = ((left * left) >> 32) as u32;
         self.recip_sqrt =
             if self.count < 2 { u32::MAX } else { (u64::MAX / u64::from(self.count)).isqrt() as u32 };
         self.drop_next = self.after::<C>(params, now.as_nanos());
@@ -308,3 +312,137 @@ const RECIP_SQRT: [u32; 16] = [
 
 /// Half a cache line: the other half is the flow queue's.
 const _: () = assert!(size_of::<Vars>() <= 32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{Linux, Weir};
+    use crate::rng::SplitMix;
+
+    const MS: u64 = 1_000_000;
+
+    fn params(interval: u64) -> Params {
+        Params {
+            target: Duration::from_millis(5),
+            interval: Duration::from_nanos(interval),
+            mtu_time: Duration::from_nanos(0),
+        }
+    }
+
+    /// One packet per millisecond, each of them `sojourn` ms old: when which are dropped, in ms.
+    fn drops<C: Conformance>(
+        vars: &mut Vars,
+        params: &Params,
+        span: core::ops::Range<u64>,
+        sojourn: u64,
+    ) -> std::vec::Vec<u64> {
+        let mut rng = SplitMix::new(1, 2);
+        let mut dropped = |ms: &u64| {
+            let (now, enqueued) = (Instant::from_nanos(ms * MS), Instant::from_nanos((ms - sojourn) * MS));
+            vars.on_dequeue::<C>(params, now, enqueued, 0, DsField::ip(0), &mut rng).drop.is_some()
+        };
+        span.filter(|ms| dropped(ms)).collect()
+    }
+
+    #[test]
+    fn fault_20_the_first_signal_comes_after_an_interval() {
+        let params = params(100 * MS);
+        let first = |dropped: std::vec::Vec<u64>| dropped.first().copied();
+        assert_eq!(first(drops::<Weir>(&mut Vars::new::<Weir>(), &params, 1_000..1_500, 10)), Some(1_100));
+        assert_eq!(first(drops::<Linux>(&mut Vars::new::<Linux>(), &params, 1_000..1_500, 10)), Some(1_001));
+    }
+
+    #[test]
+    fn signals_come_closer_by_the_square_root() {
+        let dropped = drops::<Weir>(&mut Vars::new::<Weir>(), &params(100 * MS), 1_000..3_000, 10);
+        let expected = (1..).scan(1_000.0, |at, count| {
+            *at += 100.0 / f64::from(count).sqrt();
+            Some(*at)
+        });
+        assert!(dropped.len() > 50);
+        for (at, expected) in dropped.iter().zip(expected) {
+            assert!((*at as f64 - expected).abs() < 2.0, "{at} {expected}");
+        }
+    }
+
+    #[test]
+    fn fault_23_long_intervals_are_kept() {
+        let params = params((1 << 32) + 100 * MS);
+        let first = |dropped: std::vec::Vec<u64>| dropped.get(1).zip(dropped.first()).map(|(b, a)| b - a);
+        let weir = first(drops::<Weir>(&mut Vars::new::<Weir>(), &params, 1_000..20_000, 10));
+        assert!(weir.is_some_and(|gap| (3_000..3_200).contains(&gap)), "4.39 s / sqrt(2): {weir:?}");
+        let linux = first(drops::<Linux>(&mut Vars::new::<Linux>(), &params, 1_000..20_000, 10));
+        assert!(linux.is_some_and(|gap| gap < 80), "{linux:?}");
+    }
+
+    #[test]
+    fn what_can_be_marked_is_marked_and_counted_once() {
+        fn marks<C: Conformance>(ds: u8) -> (u32, DsField) {
+            let (mut vars, mut rng, mut marks) = (Vars::new::<C>(), SplitMix::new(1, 2), 0);
+            let mut last = DsField::ip(ds);
+            for ms in 1_000..1_150 {
+                let now = Instant::from_nanos(ms * MS);
+                let enqueued = Instant::from_nanos((ms - 10) * MS);
+                let decision =
+                    vars.on_dequeue::<C>(&params(100 * MS), now, enqueued, 0, DsField::ip(ds), &mut rng);
+                assert_eq!(decision.drop, None);
+                if decision.marked {
+                    marks += 1;
+                    last = decision.ds;
+                }
+            }
+            (marks, last)
+        }
+        for ect in [1, 2] {
+            assert_eq!(marks::<Weir>(ect), (1, DsField::ip(3)));
+        }
+        assert_eq!(marks::<Weir>(3), (0, DsField::ip(3)));
+        assert_eq!(marks::<Linux>(3).1, DsField::ip(3));
+    }
+
+    /// BLUE: up by overflows, at most one step per target; down by empty turns.
+    #[test]
+    fn blue_rises_and_falls() {
+        let params = params(100 * MS);
+        let mut vars = Vars::new::<Weir>();
+        let at = |ms: u64| Instant::from_nanos(ms * MS);
+        assert_eq!(vars.on_overflow(&params, at(1_000)), Turn::Unresponsive);
+        assert_eq!(vars.on_overflow(&params, at(1_004)), Turn::None);
+        assert_eq!(vars.drop_probability, BLUE_INCREMENT);
+        assert_eq!(vars.on_overflow(&params, at(1_006)), Turn::None);
+        assert_eq!(vars.drop_probability, 2 * BLUE_INCREMENT);
+        let mut turns = 0;
+        while vars.on_empty::<Weir>(&params, at(2_000 + 6 * turns)) != Turn::Responsive {
+            turns += 1;
+        }
+        assert_eq!(turns, 31, "32 steps down for 2 up");
+        assert!(!vars.is_unresponsive());
+        assert!(vars.at_rest(at(1_000_000)));
+    }
+
+    /// The short way of a long decay ends about where step by step would.
+    #[test]
+    fn a_long_decay_is_bounded() {
+        let params = params(100 * MS);
+        let after_pause = |pause: u64| {
+            let run = |walk: fn(&mut Vars, &Params, Instant)| {
+                let mut vars = Vars::new::<Weir>();
+                drops::<Weir>(&mut vars, &params, 1_000..61_000, 10);
+                vars.dropping = false;
+                assert!(vars.count > 10_000, "{}", vars.count);
+                walk(&mut vars, &params, Instant::from_nanos((61_000 + pause) * MS));
+                vars
+            };
+            (run(Vars::decay::<Weir>), run(Vars::decay::<Linux>))
+        };
+        for pause in [1_000, 20_000, 40_000, 100_000] {
+            let (short, long) = after_pause(pause);
+            let near = f64::from(long.count) * 0.01 + 5.0;
+            assert!((f64::from(short.count) - f64::from(long.count)).abs() <= near, "{short:?} {long:?}");
+            assert!(
+                short.recip_sqrt.abs_diff(long.recip_sqrt) <= long.recip_sqrt / 100,
+                "{short:?} {long:?}"
+            );
+        }
+    }
+}

@@ -25,6 +25,8 @@ mod overflow;
 pub mod params;
 mod rate;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod tin;
 
 pub use params::{AckFilter, Diffserv, FlowMode, Params};
