@@ -112,6 +112,22 @@ pub trait Conformance: Copy + Debug + Default + 'static {
     /// No number: the ack filter looks at every packet in the queue, so that its cost grows with
     /// the queue; else at this many of the latest ones of the connection.
     const CAKE_ACK_WINDOW: usize;
+
+    /// Fault 50: a reset leaves the ceiling of the byte limit, and a changed bound waits for the
+    /// next completion.
+    const DQL_RESET_KEEPS_CEILING: bool;
+
+    /// Fault 51: completing more than is outstanding stops the system; here, the account.
+    const DQL_EXCESS_STOPS: bool;
+
+    /// Fault 52: a queue operation above the largest is left out of the account without a word.
+    const DQL_LARGE_IS_SILENT: bool;
+
+    /// Fault 53: the longest stall is cut to 16 bits.
+    const DQL_STALL_MAX_16_BITS: bool;
+
+    /// Fault 54: switching stall detection on keeps the old history.
+    const DQL_STALL_KEEPS_HISTORY: bool;
 }
 
 /// Every fault reproduced.
@@ -152,6 +168,11 @@ impl Conformance for Linux {
     const CAKE_COLLISION_MOVES_TAG: bool = true;
     const CAKE_INGRESS_CLOCKS_ONLY: bool = true;
     const CAKE_ACK_WINDOW: usize = usize::MAX;
+    const DQL_RESET_KEEPS_CEILING: bool = true;
+    const DQL_EXCESS_STOPS: bool = true;
+    const DQL_LARGE_IS_SILENT: bool = true;
+    const DQL_STALL_MAX_16_BITS: bool = true;
+    const DQL_STALL_KEEPS_HISTORY: bool = true;
 }
 
 impl Conformance for Weir {
@@ -184,4 +205,9 @@ impl Conformance for Weir {
     const CAKE_COLLISION_MOVES_TAG: bool = false;
     const CAKE_INGRESS_CLOCKS_ONLY: bool = false;
     const CAKE_ACK_WINDOW: usize = 8;
+    const DQL_RESET_KEEPS_CEILING: bool = false;
+    const DQL_EXCESS_STOPS: bool = false;
+    const DQL_LARGE_IS_SILENT: bool = false;
+    const DQL_STALL_MAX_16_BITS: bool = false;
+    const DQL_STALL_KEEPS_HISTORY: bool = false;
 }

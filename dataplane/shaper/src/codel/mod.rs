@@ -5,3 +5,6 @@ pub mod cobalt;
 #[allow(clippy::module_inception, reason = "CoDel proper beside its kin")]
 pub mod codel;
 pub mod inv_sqrt;
+
+#[cfg(test)]
+mod faults;

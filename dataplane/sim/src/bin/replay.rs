@@ -4,7 +4,7 @@
 use clap::{Parser, ValueEnum};
 use sim::replay::hashes::{HashSource, computed};
 use sim::replay::trace::Trace;
-use sim::replay::{Error, Mode, file, replay};
+use sim::replay::{Error, Mode, dql, file, replay};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,8 +19,8 @@ struct Args {
     conformance: Conformance,
 
     /// Lines `ID FH SH DH`: packet number and its flow, source and destination hash in
-    /// hexadecimal. Without it, hashes are computed: a SipHash of the 5-tuple, or the packet's
-    /// own `hash=`
+    /// hexadecimal. Without it, hashes are computed: the dataplane's
+    /// flow hash under a fixed secret, or the packet's own `hash=`
     #[arg(long, value_name = "FILE")]
     hashes: Option<PathBuf>,
 
@@ -46,16 +46,21 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Error> {
-    let trace = Trace::parse(&args.trace.display().to_string(), &file::read(&args.trace)?)?;
-    let hashes = match &args.hashes {
-        Some(path) => HashSource::parse(&path.display().to_string(), &file::read(path)?)?,
-        None => HashSource::Computed(computed),
-    };
+    let (name, text) = (args.trace.display().to_string(), file::read(&args.trace)?);
     let mode = match args.conformance {
         Conformance::Linux => Mode::Linux,
         Conformance::Weir => Mode::Weir,
     };
     let mut out = BufWriter::new(io::stdout().lock());
+    if dql::is_trace(&text) {
+        dql::replay(&name, &text, mode, &mut out)?;
+        return Ok(out.flush()?);
+    }
+    let trace = Trace::parse(&name, &text)?;
+    let hashes = match &args.hashes {
+        Some(path) => HashSource::parse(&path.display().to_string(), &file::read(path)?)?,
+        None => HashSource::Computed(computed),
+    };
     replay(&trace, mode, &hashes, &mut out)?;
     Ok(out.flush()?)
 }

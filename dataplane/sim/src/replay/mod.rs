@@ -2,10 +2,11 @@
 //! form of the recording.
 //!
 //! * [`trace`] reads what happens, [`hashes`] supplies the flow hashes, [`out`] prints;
-//! * one file per discipline drives it (`fq_codel`, `cake`): to add one, implement [`Discipline`] and name
-//!   it in [`replay`].
+//! * one file per discipline drives it (`fq_codel`, `cake`): to add one, implement `Discipline` and
+//!   name it in [`replay`]. Byte queue limits ([`dql`]) have a format and a file of their own.
 
 mod cake;
+pub mod dql;
 pub mod file;
 mod fq_codel;
 pub mod hashes;

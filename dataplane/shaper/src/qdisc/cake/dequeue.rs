@@ -8,12 +8,6 @@ use crate::packet::{Delivery, DropReason};
 use crate::rng::Rng;
 use crate::time::Instant;
 
-/// What the AQM says to a packet.
-enum Fate<P> {
-    Delivered(Delivery<P>),
-    Dropped,
-}
-
 impl<P, C: Conformance> Cake<P, C> {
     /// The next packet to send, `None` when there is none or none is due: then
     /// [`Cake::next_wakeup`] says when.
@@ -127,52 +121,51 @@ impl<P, C: Conformance> Shared<P, C> {
             }
             let id = QueueId::new(number, queue);
             loop {
-                let Some((packet, waiting)) = self.take(tin, id) else {
+                let Some((packet, mut waiting)) = self.take(tin, id) else {
                     tin.settle(queue, now);
                     return None;
                 };
-                match self.decide(tin, id, packet, waiting, now, rng, doomed) {
-                    Fate::Delivered(delivery) => return Some(delivery),
-                    Fate::Dropped if self.params.ingress => break,
-                    Fate::Dropped => (),
+                let Some(reason) = self.decide(tin, id, &mut waiting, now, rng) else {
+                    self.deliver(tin, id, &waiting, now);
+                    let tin = number as u8;
+                    return Some(Delivery { tin, ..super::super::delivery(packet, &waiting) });
+                };
+                self.drop_by_aqm(tin, id, &waiting, now);
+                doomed(packet, reason);
+                if self.params.ingress {
+                    break;
                 }
             }
         }
     }
 
-    /// Asks the AQM. The last packet of a queue is delivered whatever it says.
+    /// Asks the AQM whether to drop, and marks. The last packet of a queue is delivered whatever it
+    /// says.
     #[inline]
     fn decide(
-        &mut self,
+        &self,
         tin: &mut Tin<C>,
         id: QueueId,
-        packet: P,
-        mut waiting: Waiting,
+        waiting: &mut Waiting,
         now: Instant,
         rng: &mut impl Rng,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Fate<P> {
+    ) -> Option<DropReason> {
         let flow = &mut tin.flows[id.queue()];
         let bulk_flows = if self.params.ingress { tin.stats.bulk_flows.into() } else { 0 };
         let decision = flow.aqm.on_dequeue::<C>(&tin.aqm, now, waiting.enqueued, bulk_flows, waiting.ds, rng);
-        if let Some(reason) = decision.drop
-            && !flow.queue.is_empty()
-        {
-            flow.dropped = flow.dropped.wrapping_add(1);
-            tin.stats.drops += 1;
-            self.drop_by_aqm(tin, id, &waiting, now);
-            doomed(packet, reason);
-            return Fate::Dropped;
+        if decision.drop.is_some() && !flow.queue.is_empty() {
+            return decision.drop;
         }
         tin.stats.ecn_mark += u64::from(decision.marked);
-        tin.note_delay(now.since(waiting.enqueued));
         waiting.rewrite |= decision.ds != waiting.ds;
         waiting.ds = decision.ds;
-        self.deliver(tin, id, &waiting, now);
-        Fate::Delivered(Delivery { tin: id.tin() as u8, ..super::super::delivery(packet, &waiting) })
+        None
     }
 
     fn drop_by_aqm(&mut self, tin: &mut Tin<C>, id: QueueId, waiting: &Waiting, now: Instant) {
+        let flow = &mut tin.flows[id.queue()];
+        flow.dropped = flow.dropped.wrapping_add(1);
+        tin.stats.drops += 1;
         self.counters.drops += 1;
         if self.params.ingress {
             self.charge(tin, waiting.adjusted, now, true);
@@ -183,6 +176,7 @@ impl<P, C: Conformance> Shared<P, C> {
 
     #[inline]
     fn deliver(&mut self, tin: &mut Tin<C>, id: QueueId, waiting: &Waiting, now: Instant) {
+        tin.note_delay(now.since(waiting.enqueued));
         self.counters.bytes += u64::from(waiting.len);
         self.counters.packets += u64::from(waiting.segs);
         self.is_blocked = false;

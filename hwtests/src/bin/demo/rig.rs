@@ -1,0 +1,239 @@
+//! One run of one case: namespaces, forwarder, idle ping, then load.
+
+use std::path::PathBuf;
+use std::process;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use hwtests::clock::{Interrupt, now, unix_seconds};
+use hwtests::forwarder::{Counters, Forwarder, Program, Setup};
+use hwtests::iperf::{Load, Received, Transfer};
+use hwtests::netns::{InterfaceBytes, Netns};
+use hwtests::ping::{Pinger, Sample, lost};
+use hwtests::plot::significant;
+use hwtests::process::run as run_command;
+use hwtests::progress::Progress;
+use hwtests::stats::median;
+
+/// What all runs have in common.
+pub(crate) struct Plan {
+    pub(crate) program: Program,
+    /// Mbit/s each way.
+    pub(crate) rate: u32,
+    pub(crate) seconds: u32,
+    pub(crate) folder: PathBuf,
+}
+
+/// A queue to look at.
+pub(crate) struct Case {
+    /// In `result.json`.
+    pub(crate) name: &'static str,
+    /// For people.
+    pub(crate) label: &'static str,
+    /// Keys of the link direction, without `bandwidth`.
+    qdisc: &'static str,
+}
+
+/// What one run measured.
+pub(crate) struct Run {
+    /// Round trips before the load, both ways, ms.
+    pub(crate) idle: Vec<f64>,
+    /// Round trips under load, both ways, ms.
+    pub(crate) loaded: Vec<f64>,
+    pub(crate) lost: u32,
+    /// Points for the plot, one list each way: seconds since the load began, ms.
+    pub(crate) points: [Vec<(f64, f64)>; 2],
+    /// What TCP delivered up and down.
+    pub(crate) received: [Received; 2],
+    /// Frames delivered up and down during the measured time, bit/s, ACKs and pings included.
+    pub(crate) link: [f64; 2],
+    /// Of the whole run, idle time and slow start included.
+    pub(crate) counters: Option<Counters>,
+}
+
+/// Measures `case` once; whatever it made in the system is gone when it returns.
+pub(crate) fn run(
+    plan: &Plan,
+    case: &Case,
+    label: &str,
+    progress: &mut Progress,
+    interrupt: &Interrupt,
+) -> Result<Run> {
+    progress.stage(&format!("{label:<13} starting"));
+    let bed = Bed::new(plan, case, interrupt)?;
+    let mut pingers = [
+        Pinger::start(&bed.ends[0], ADDRESSES[1], PING_INTERVAL)?,
+        Pinger::start(&bed.ends[1], ADDRESSES[0], PING_INTERVAL)?,
+    ];
+    progress.stage(&format!("{label:<13} idle ping"));
+    interrupt.sleep(SETTLE)?;
+    let idle_from = unix_seconds();
+    interrupt.sleep(IDLE)?;
+    let load_from = unix_seconds();
+    let Loaded { from, received, link } = load(plan, &bed, label, &mut pingers, progress, interrupt)?;
+    let [up, down] = pingers;
+    let samples = [up.stop()?, down.stop()?];
+    let counters = bed.forwarder.counters()?;
+    bed.forwarder.stop()?;
+
+    let to = from + f64::from(plan.seconds);
+    let sent = |from: f64, to: f64| {
+        let within = move |sample: &&Sample| (from..to).contains(&sample.sent());
+        samples.iter().flatten().filter(within).map(|sample| sample.rtt_ms).collect::<Vec<_>>()
+    };
+    let points = |samples: &[Sample]| {
+        let shown = samples.iter().filter(|sample| (idle_from..to).contains(&sample.sent()));
+        shown.map(|sample| (sample.sent() - load_from, sample.rtt_ms)).collect()
+    };
+    Ok(Run {
+        idle: sent(idle_from, load_from),
+        loaded: sent(from, to),
+        lost: samples.iter().map(|way| lost(way)).sum(),
+        points: [points(&samples[0]), points(&samples[1])],
+        received,
+        link,
+        counters,
+    })
+}
+
+/// Two namespaces and the forwarder between them. Dropped in this order: traffic has ended by then.
+struct Bed {
+    forwarder: Forwarder,
+    ends: [Netns; 2],
+    taps: [String; 2],
+}
+
+impl Bed {
+    fn new(plan: &Plan, case: &Case, interrupt: &Interrupt) -> Result<Self> {
+        let cpus = available_parallelism().map_or(1, usize::from);
+        let taps = ["wa", "wb"].map(|end| format!("{end}{}", process::id()));
+        // The poll loop has the last CPU for itself; traffic shares the others.
+        let traffic = (cpus > 1).then(|| format!("0-{}", cpus - 2));
+        let end = |name| Netns::new(name, traffic.as_deref(), interrupt);
+        let ends = [end("namespace a")?, end("namespace b")?];
+        let setup = Setup {
+            taps: [&taps[0], &taps[1]],
+            qdisc: case.qdisc,
+            rate: plan.rate,
+            poll_cpu: cpus - 1,
+            folder: &plan.folder,
+            name: case.name,
+        };
+        let forwarder = Forwarder::start(&plan.program, &setup, interrupt)?;
+        for ((end, tap), address) in ends.iter().zip(&taps).zip(ADDRESSES) {
+            end.take(tap, &format!("{address}/24"))?;
+        }
+        let bed = Self { forwarder, ends, taps };
+        bed.await_path(interrupt)?;
+        Ok(bed)
+    }
+
+    fn await_path(&self, interrupt: &Interrupt) -> Result<()> {
+        let end = now() + PATH_TIMEOUT;
+        loop {
+            interrupt.check()?;
+            let mut ping = self.ends[0].command("ping");
+            match run_command(ping.args(["-n", "-c", "1", "-W", "1", ADDRESSES[1]])) {
+                Ok(_) => return Ok(()),
+                Err(_) if now() < end => {}
+                Err(error) => return Err(error).context("no packet passes the forwarder"),
+            }
+        }
+    }
+
+    fn bytes(&self) -> Result<[InterfaceBytes; 2]> {
+        Ok([self.ends[0].bytes(&self.taps[0])?, self.ends[1].bytes(&self.taps[1])?])
+    }
+}
+
+struct Loaded {
+    /// When the measured time began, seconds since 1970.
+    from: f64,
+    received: [Received; 2],
+    link: [f64; 2],
+}
+
+fn load(
+    plan: &Plan,
+    bed: &Bed,
+    label: &str,
+    pingers: &mut [Pinger; 2],
+    progress: &mut Progress,
+    interrupt: &Interrupt,
+) -> Result<Loaded> {
+    let load = Load { streams: STREAMS, seconds: plan.seconds, omit: OMIT, congestion: CONGESTION };
+    let [a, b] = &bed.ends;
+    let mut up = Transfer::start(a, b, ADDRESSES[1], load, interrupt)?;
+    let mut down = Transfer::start(b, a, ADDRESSES[0], load, interrupt)?;
+    progress.stage(&format!("{label:<13} slow start"));
+    interrupt.sleep(Duration::from_secs(OMIT.into()))?;
+
+    let (from, began, first) = (unix_seconds(), now(), bed.bytes()?);
+    let mut link = [0.0; 2];
+    let mut last = (began, first);
+    let (mut up_done, mut down_done) = (None, None);
+    let limit = began + Duration::from_secs(plan.seconds.into()) + LATE;
+    while up_done.is_none() || down_done.is_none() {
+        interrupt.sleep(REFRESH)?;
+        let at = (now(), bed.bytes()?);
+        let passed = at.0.duration_since(began).as_secs_f64();
+        if passed <= f64::from(plan.seconds) {
+            link = rates((began, first), at);
+            progress.tick(&status(plan, label, rates(last, at), pingers, passed));
+            last = at;
+        } else if at.0 > limit {
+            bail!("iperf3 did not end within {LATE:?} after its time");
+        }
+        up_done = up_done.map_or_else(|| up.result(), |done| Ok(Some(done)))?;
+        down_done = down_done.map_or_else(|| down.result(), |done| Ok(Some(done)))?;
+    }
+    match (up_done, down_done) {
+        (Some(up), Some(down)) => Ok(Loaded { from, received: [up, down], link }),
+        _ => bail!("iperf3 gave no result"),
+    }
+}
+
+type Reading = (std::time::Instant, [InterfaceBytes; 2]);
+
+/// Bit/s up (received at b) and down (received at a) between two readings.
+fn rates(from: Reading, to: Reading) -> [f64; 2] {
+    let seconds = to.0.duration_since(from.0).as_secs_f64();
+    [1, 0].map(|end| (to.1[end].received - from.1[end].received) as f64 * 8.0 / seconds)
+}
+
+fn status(plan: &Plan, label: &str, [up, down]: [f64; 2], pingers: &mut [Pinger; 2], passed: f64) -> String {
+    let recent = pingers[0].samples();
+    let recent = &recent[recent.len().saturating_sub(RECENT_PINGS)..];
+    let ping = median(&recent.iter().map(|sample| sample.rtt_ms).collect::<Vec<_>>());
+    let left = f64::from(plan.seconds) - passed;
+    format!(
+        "{label:<13} up {:5.1}  down {:5.1} Mbit/s   ping {:>5} ms   {left:3.0} s left",
+        up / 1e6,
+        down / 1e6,
+        significant(ping)
+    )
+}
+
+/// In the order of their turns. 1000 packets is Linux's default transmit queue (txqueuelen): 121 ms of full frames
+/// at 100 Mbit/s, about what modems and drivers hold.
+pub(crate) const CASES: [Case; 2] = [
+    Case { name: "fifo", label: "FIFO", qdisc: "qdisc = \"fifo\", limit = 1000" },
+    Case { name: "fq_codel", label: "fq_codel", qdisc: "qdisc = \"fq_codel\"" },
+];
+pub(crate) const STREAMS: u32 = 4;
+/// Linux's default, named because some machines are set to another that keeps off a full queue by itself.
+pub(crate) const CONGESTION: &str = "cubic";
+/// TEST-NET-1 (RFC 5737); exists inside the namespaces only.
+const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+/// Seconds of load before the measured time: slow start.
+pub(crate) const OMIT: u32 = 2;
+const PING_INTERVAL: Duration = Duration::from_millis(20);
+/// Address resolution and the first scheduling of new processes.
+const SETTLE: Duration = Duration::from_millis(500);
+const IDLE: Duration = Duration::from_secs(3);
+const REFRESH: Duration = Duration::from_millis(250);
+const RECENT_PINGS: usize = 25;
+const PATH_TIMEOUT: Duration = Duration::from_secs(10);
+/// A full queue each way and a few retransmissions of iperf3's own control connection.
+const LATE: Duration = Duration::from_secs(20);
