@@ -1,4 +1,6 @@
 /* What bindgen reads: DPDK's headers, the shim, and the constants that DPDK has only as macros. */
+#include <stdio.h>
+
 #include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
@@ -24,12 +26,10 @@ static const uint32_t SHIM_MEMPOOL_NAME_MAX = RTE_MEMPOOL_NAMESIZE;
 static const uint32_t SHIM_MEMPOOL_CACHE_MAX = RTE_MEMPOOL_CACHE_MAX_SIZE;
 static const uint16_t SHIM_PKTMBUF_HEADROOM = RTE_PKTMBUF_HEADROOM;
 static const uint32_t SHIM_SPEED_UNKNOWN = RTE_ETH_SPEED_NUM_UNKNOWN;
-static const uint32_t SHIM_EVENT_INTR_RMV = RTE_ETH_EVENT_INTR_RMV;
 static const uint32_t SHIM_LCORE_WAIT = WAIT;
 static const uint32_t SHIM_DEV_INTR_RMV = RTE_ETH_DEV_INTR_RMV;
 static const uint32_t SHIM_TX_DESC_FULL = RTE_ETH_TX_DESC_FULL;
 static const uint32_t SHIM_TX_DESC_DONE = RTE_ETH_TX_DESC_DONE;
-static const uint32_t SHIM_TX_DESC_UNAVAIL = RTE_ETH_TX_DESC_UNAVAIL;
 
 static const uint64_t SHIM_RX_VLAN_STRIP = RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
 static const uint64_t SHIM_RX_IPV4_CKSUM = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;

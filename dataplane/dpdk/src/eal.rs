@@ -4,13 +4,14 @@
 //! one, so `rte_eal_cleanup` runs when the last of them is gone, and never under somebody's feet.
 
 use std::ffi::{CStr, CString, NulError, c_char};
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
 use crate::device::Devargs;
 use crate::errno::Errno;
-use crate::port::registry;
+use crate::port::{has_port, registry};
 use crate::{log, signals};
 
 /// A running EAL.
@@ -31,6 +32,8 @@ pub struct EalConfig {
 /// The levels of `rte_log`, quietest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
+    /// Only what ends the process.
+    Critical,
     /// Errors only.
     Error,
     /// Errors and warnings.
@@ -57,7 +60,7 @@ pub enum EalError {
     #[error("cannot set up signals for the drivers: {0}")]
     Signals(#[source] std::io::Error),
     /// `rte_eal_init` failed.
-    #[error("rte_eal_init({args}) failed: {errno}{said}; {remedy}")]
+    #[error("rte_eal_init({args}) failed: {errno}; {remedy}{said}")]
     Init {
         /// The arguments as one line.
         args: String,
@@ -117,6 +120,8 @@ impl EalConfig {
             "dpdk".to_owned(),
             format!("--file-prefix={}", self.file_prefix),
             format!("--log-level={}", self.log_level.number()),
+            // Its warning at every start (DPDK 22.11) is about a socket that nobody asked for.
+            "--log-level=lib.telemetry:4".to_owned(),
         ];
         argv.extend(self.args.iter().cloned());
         argv
@@ -126,6 +131,7 @@ impl EalConfig {
 impl LogLevel {
     const fn number(self) -> u32 {
         match self {
+            Self::Critical => 3,
             Self::Error => 4,
             Self::Warning => 5,
             Self::Notice => 6,
@@ -143,11 +149,12 @@ impl Eal {
     /// [`EalError::AlreadyStarted`], also after a failed start; [`EalError::Init`] with what DPDK said.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
         let args = config.argv();
-        let mut argv = Argv::new(&args)?;
         let mut started = lock(&STARTED);
-        if std::mem::replace(&mut *started, true) {
+        if *started {
             return Err(EalError::AlreadyStarted);
         }
+        let mut argv = Argv::new(&args)?;
+        *started = true;
         signals::divert().map_err(EalError::Signals)?;
         let capture = log::Capture::start();
         // SAFETY: argc and argv describe a NULL-terminated array of C strings that is never freed;
@@ -164,8 +171,11 @@ impl Eal {
                 remedy: init_remedy(errno),
             });
         }
-        if !said.is_empty() {
-            eprint!("{said}");
+        if config.log_level > LogLevel::Warning {
+            // Where it would have gone; a closed standard error is no reason to stop.
+            let _ = std::io::stderr().write_all(said.as_bytes());
+        } else {
+            log::hush();
         }
         Ok(Self(Arc::new(Running)))
     }
@@ -182,22 +192,37 @@ impl Eal {
         unsafe { dpdk_sys::rte_eal_has_hugepages() != 0 }
     }
 
+    /// The name of the device that a device string is about, as DPDK writes it: to open its port
+    /// and to detach it by.
+    ///
+    /// # Errors
+    /// [`EalError::Devargs`].
+    pub fn device_name(devargs: &str) -> Result<String, EalError> {
+        Devargs::parse(devargs)
+            .map(|device| device.name.into_owned())
+            .ok_or_else(|| EalError::Devargs(devargs.into()))
+    }
+
     /// Attaches a device: `0000:01:00.0`, `net_tap0,iface=tap0`, `pci:…`, `vdev:…`. Returns its
-    /// name, which is the name to open the port and to detach the device by.
+    /// name, see [`Eal::device_name`]. What the EAL found when it started is attached already.
     ///
     /// # Errors
     /// [`EalError::Devargs`] or [`EalError::Attach`].
     pub fn attach(&self, devargs: &str) -> Result<String, EalError> {
         let device = Devargs::parse(devargs).ok_or_else(|| EalError::Devargs(devargs.into()))?;
         let (bus, name, args) = device.c_strings().map_err(|_| EalError::Devargs(devargs.into()))?;
+        let refused =
+            |errno| EalError::Attach { device: devargs.into(), errno, remedy: attach_remedy(errno) };
         let _control = registry::control();
+        if has_port(&device.name) {
+            return Err(refused(Errno::EEXIST));
+        }
         // SAFETY: three C strings that outlive the call; no port can be opened or closed meanwhile.
         let ret = unsafe { dpdk_sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), args.as_ptr()) };
-        Errno::check(ret).map(|_| device.name.to_owned()).map_err(|errno| EalError::Attach {
-            device: devargs.into(),
-            errno,
-            remedy: attach_remedy(errno),
-        })
+        Errno::check(ret).map_err(refused)?;
+        // The call succeeds for a device whose port was closed and which was not detached: nothing
+        // is probed then, and no port appears.
+        if has_port(&device.name) { Ok(device.name.into_owned()) } else { Err(refused(Errno::EEXIST)) }
     }
 
     /// Detaches a device by name.
@@ -208,7 +233,7 @@ impl Eal {
         let device = Devargs::parse(name).ok_or_else(|| EalError::Devargs(name.into()))?;
         let (bus, c_name, _) = device.c_strings().map_err(|_| EalError::Devargs(name.into()))?;
         let control = registry::control();
-        if control.device_in_use(device.name) {
+        if control.device_in_use(&device.name) {
             return Err(EalError::InUse { device: name.into() });
         }
         // SAFETY: C strings that outlive the call; no port of the device is open, and none can be
@@ -267,7 +292,7 @@ fn init_remedy(errno: Errno) -> &'static str {
 
 fn attach_remedy(errno: Errno) -> &'static str {
     match errno.value() {
-        libc::EEXIST => "it is already attached",
+        libc::EEXIST => "it is attached already; open its port, or close that and detach the device first",
         libc::ENODEV | libc::ENOENT => {
             "no such device or no driver for it: check the name, that the driver's plugin is installed, and that a PCI device is bound to vfio-pci"
         }
@@ -280,7 +305,7 @@ fn attach_remedy(errno: Errno) -> &'static str {
 }
 
 /// Takes a lock whose holder may have panicked: what it guards is consistent at every point.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -293,7 +318,8 @@ mod tests {
     #[test]
     fn arguments_are_in_the_order_eal_wants() {
         let config = EalConfig::new("left").arg("--no-pci");
-        assert_eq!(config.argv(), ["dpdk", "--file-prefix=left", "--log-level=5", "--no-pci"]);
+        let argv = ["dpdk", "--file-prefix=left", "--log-level=5", "--log-level=lib.telemetry:4", "--no-pci"];
+        assert_eq!(config.argv(), argv);
     }
 
     #[test]

@@ -199,8 +199,7 @@ impl Direction {
     fn fill(&mut self, now: Instant) {
         let losses = &mut self.counters.losses;
         while self.outbox.room() > 0 {
-            let doomed =
-                &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
+            let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
             let Some(delivery) = self.egress.dequeue(now, doomed) else { break };
             self.outbox_bytes += u64::from(delivery.len);
             let packet = finish(delivery, &mut self.counters.rewritten, &mut self.counters.rewrite_failed);
