@@ -1,2 +1,30 @@
-//! The weir binary.
-fn main() {}
+//! The weir binary: reads a configuration, runs the dataplane, answers questions about it.
+
+mod check;
+mod cli;
+mod observe;
+mod plan;
+mod report;
+mod run;
+mod show;
+mod socket;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check { file, json } => check::check(&file, json),
+        Command::Run { file, name, verbose } => run::run(&file, name, verbose),
+        Command::Show { name, json } => show::show(name.as_deref(), json),
+        Command::Keys => check::keys(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

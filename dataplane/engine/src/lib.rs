@@ -1,1 +1,22 @@
-//! The poll loop: receive, classify, queue, shape, transmit
+//! The poll loop: receive, classify, queue, shape, transmit.
+//!
+//! Reading order: [`worker`] (the loop on one screen), [`direction`] (the way of a packet),
+//! [`egress`] (what waits for one wire), [`classify`] (what is read from a frame), then the rest.
+//!
+//! After start nothing here allocates, locks, logs or makes a system call, except the nap that
+//! `poll = "adaptive"` asks for. Every packet is sent, waits, or is counted as lost with its reason.
+
+mod builder;
+pub mod classify;
+pub mod clock;
+pub mod counters;
+pub mod direction;
+pub mod egress;
+pub mod gaps;
+pub mod line;
+pub mod links;
+pub mod mailbox;
+pub mod page;
+pub mod plan;
+pub mod pool;
+pub mod worker;

@@ -1,0 +1,45 @@
+# weir: everything a newcomer, a maintainer and a CI machine run.
+
+CARGO ?= cargo
+RELEASE := target/release
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test unit asan lint rules bench soak clean
+
+help: ## what can be made here
+	@echo "weir: fq_codel in front of a NIC, on DPDK"; echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+setup: ## install the Debian packages that building and testing need (says which; fails when apt fails)
+	@.ci/setup
+
+build: setup ## the release binaries
+	$(CARGO) build --release --locked --workspace
+
+demo: build ## real TCP through weir at 100 Mbit/s, a FIFO against fq_codel: table and plot in target/demo/ (root)
+	$(RELEASE)/demo --weir $(RELEASE)/weir --out target/demo
+
+test: setup lint rules unit asan ## everything that must hold before a change lands
+
+unit: setup ## unit, vector, model, simulation, vdev and end-to-end tests (root, for taps and namespaces)
+	$(CARGO) build --locked -p weir -p hwtests --bins
+	$(CARGO) test --locked --workspace
+
+asan: setup ## the crates that say `unsafe` and the loop on them, under AddressSanitizer
+	.ci/asan
+
+lint: setup ## formatting and clippy; a warning is an error
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+rules: ## who may depend on whom, no_std and no unsafe where promised
+	@.ci/rules
+
+bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: table, target/bench/result.json
+	$(RELEASE)/bench --out target/bench
+
+soak: build ## the long versions of the tests (an hour)
+	WEIR_SOAK=1 $(CARGO) test --release --locked --workspace -- --nocapture
+
+clean: ## remove what was built
+	$(CARGO) clean

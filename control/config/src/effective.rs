@@ -1,0 +1,180 @@
+//! A configuration with all its defaults, written out: as a file that can be read back, and for the eye.
+
+use std::fmt::{self, Write as _};
+
+use shaper::qdisc::{self, fq_codel};
+use shaper::rate::{Framing, Overhead};
+use toml::Value;
+
+use crate::model::{Config, Direction, Link, Port};
+use crate::schema::{FIFO, FQ_CODEL};
+use crate::units::{rate, size, time};
+
+impl Config {
+    /// The whole configuration as TOML, every key given. [`crate::parse`] makes the same of it again.
+    pub fn to_toml(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_toml(&mut out);
+        out
+    }
+
+    fn write_toml(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "[eal]")?;
+        writeln!(
+            out,
+            "args = [{}]",
+            self.eal.args.iter().map(|arg| quote(arg)).collect::<Vec<_>>().join(", ")
+        )?;
+        if let Some(lcores) = &self.eal.lcores {
+            writeln!(out, "lcores = {{ main = {}, workers = {:?} }}", lcores.main, lcores.workers)?;
+        }
+        writeln!(out, "\n[engine]\npoll = \"{}\"", self.engine.poll.name())?;
+        self.links.iter().try_for_each(|link| link.write_toml(out))
+    }
+}
+
+impl Link {
+    fn write_toml(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "\n[[link]]\nname = {}", quote(&self.name))?;
+        writeln!(out, "a = {}\nb = {}", self.a.to_toml(), self.b.to_toml())?;
+        let (off, on): (Vec<_>, Vec<_>) = [("up", &self.up), ("down", &self.down)]
+            .into_iter()
+            .partition(|(_, direction)| direction.is_none());
+        for (key, _) in off {
+            writeln!(out, "{key} = \"off\"")?;
+        }
+        writeln!(out, "link-down-hold = \"{}\"", time(self.link_down_hold))?;
+        writeln!(out, "propagate-link = {}", self.propagate_link)?;
+        for (key, direction) in on {
+            writeln!(out, "\n[link.{key}]")?;
+            for (key, value) in direction.iter().flat_map(Direction::rows) {
+                writeln!(out, "{key} = {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Port {
+    fn to_toml(&self) -> String {
+        let device = quote(&self.device.devargs());
+        let Self { mtu, rx_ring, tx_ring, .. } = self;
+        format!("{{ device = {device}, mtu = {mtu}, rx-ring = {rx_ring}, tx-ring = {tx_ring} }}")
+    }
+}
+
+impl Direction {
+    /// Each key that applies, with its value as TOML.
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let bandwidth =
+            self.bandwidth.map_or("unlimited".to_owned(), |bandwidth| rate(bandwidth).to_string());
+        let shaping = [
+            ("bandwidth", quote(&bandwidth)),
+            ("overhead", overhead(&self.overhead)),
+            ("mpu", self.overhead.mpu.to_string()),
+            ("atm", quote(framing(self.overhead.framing))),
+            ("catch-up", quote(&time(self.catch_up).to_string())),
+        ];
+        let (name, options) = match &self.qdisc {
+            qdisc::Params::Fifo(params) => (FIFO, vec![("limit", params.limit.to_string())]),
+            qdisc::Params::FqCodel(params) => (FQ_CODEL, fq_codel_rows(params)),
+        };
+        std::iter::once(("qdisc", quote(name))).chain(shaping).chain(options).collect()
+    }
+}
+
+fn fq_codel_rows(params: &fq_codel::Params) -> Vec<(&'static str, String)> {
+    let codel = &params.codel;
+    let threshold = codel.ce_threshold.map_or("off".to_owned(), |threshold| time(threshold).to_string());
+    vec![
+        ("limit", params.limit.to_string()),
+        ("flows", params.flows.to_string()),
+        ("target", quote(&time(codel.target).to_string())),
+        ("interval", quote(&time(codel.interval).to_string())),
+        ("quantum", params.quantum.to_string()),
+        ("ecn", codel.ecn.to_string()),
+        ("ce_threshold", quote(&threshold)),
+        ("ce_threshold_selector", quote(&format!("{:#04x}/{:#04x}", codel.ce_selector, codel.ce_mask))),
+        ("drop_batch", params.drop_batch.to_string()),
+        ("memory_limit", quote(&size(params.memory_limit.into()).to_string())),
+    ]
+}
+
+/// The value of the key `overhead`; mpu and framing have keys of their own.
+fn overhead(overhead: &Overhead) -> String {
+    match (overhead.ip_length, overhead.bytes) {
+        (true, bytes) => bytes.to_string(),
+        (false, 0) => quote("raw"),
+        (false, bytes) => quote(&format!("raw overhead {bytes}")),
+    }
+}
+
+fn framing(framing: Framing) -> &'static str {
+    match framing {
+        Framing::None => "noatm",
+        Framing::Atm => "atm",
+        Framing::Ptm => "ptm",
+    }
+}
+
+impl fmt::Display for Config {
+    /// For the eye; a direction in one line, as `tc qdisc show` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let args = if self.eal.args.is_empty() { "none".to_owned() } else { self.eal.args.join(" ") };
+        writeln!(f, "eal     args: {args}")?;
+        match &self.eal.lcores {
+            Some(lcores) => {
+                writeln!(f, "        main lcore on CPU {}, workers on CPU {:?}", lcores.main, lcores.workers)?
+            }
+            None => writeln!(f, "        lcores: what the affinity allows")?,
+        }
+        writeln!(f, "engine  poll {}", self.engine.poll.name())?;
+        self.links.iter().try_for_each(|link| write!(f, "{link}"))
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "link    {}", self.name)?;
+        writeln!(f, "  a     {}", self.a)?;
+        writeln!(f, "  b     {}", self.b)?;
+        for (name, way, direction) in [("up", "a -> b", &self.up), ("down", "b -> a", &self.down)] {
+            match direction {
+                Some(direction) => writeln!(f, "  {name:<5} {way}: {direction}")?,
+                None => writeln!(f, "  {name:<5} {way}: off, nothing is forwarded")?,
+            }
+        }
+        let propagate = if self.propagate_link { "propagated" } else { "not propagated" };
+        writeln!(f, "  link down: queues held {}, {propagate}", time(self.link_down_hold))
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} mtu {} rx-ring {} tx-ring {}", self.device, self.mtu, self.rx_ring, self.tx_ring)
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.rows();
+        let unlimited = self.bandwidth.is_none();
+        let words = rows.iter().filter_map(|(key, value)| match (*key, value.trim_matches('"')) {
+            ("qdisc", name) => Some(name.to_owned()),
+            ("bandwidth", "unlimited") => Some("unlimited".to_owned()),
+            ("overhead" | "mpu" | "atm" | "catch-up", _) if unlimited => None,
+            ("overhead", "raw") => Some("raw".to_owned()),
+            ("atm", word) => Some(word.to_owned()),
+            ("ecn", value) => Some(if value == "true" { "ecn" } else { "noecn" }.to_owned()),
+            ("ce_threshold", "off") | ("ce_threshold_selector", "0x00/0x00") => None,
+            (key, value) => Some(format!("{key} {value}")),
+        });
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// `text` as a TOML string.
+fn quote(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}

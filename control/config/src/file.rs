@@ -1,0 +1,340 @@
+//! The file as serde sees it: names and types, nothing filled in.
+//!
+//! Ranges, and all that a person must be told about, are checked before against the schema
+//! ([`crate::check`]); what is refused here in spite of that is a fault of weir.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use shaper::rate;
+use shaper::time::Duration;
+use shaper::units::Rate;
+use toml::Spanned;
+
+use crate::{device, schema, units};
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    #[serde(default)]
+    pub(crate) eal: Eal,
+    #[serde(default)]
+    pub(crate) engine: Engine,
+    #[serde(default)]
+    pub(crate) link: Vec<Spanned<Link>>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Eal {
+    #[serde(default)]
+    pub(crate) args: Vec<Spanned<String>>,
+    pub(crate) lcores: Option<Lcores>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Lcores {
+    pub(crate) main: u32,
+    pub(crate) workers: Vec<Spanned<u32>>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Engine {
+    pub(crate) poll: Option<Poll>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Poll {
+    Adaptive,
+    Busy,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Link {
+    pub(crate) name: Spanned<String>,
+    pub(crate) a: Spanned<TextOr<Port>>,
+    pub(crate) b: Spanned<TextOr<Port>>,
+    pub(crate) up: Option<TextOr<Direction>>,
+    pub(crate) down: Option<TextOr<Direction>>,
+    pub(crate) link_down_hold: Option<Span>,
+    pub(crate) propagate_link: Option<bool>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Port {
+    pub(crate) device: Spanned<String>,
+    pub(crate) mtu: Option<u16>,
+    pub(crate) rx_ring: Option<u16>,
+    pub(crate) tx_ring: Option<u16>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Direction {
+    pub(crate) qdisc: Option<Qdisc>,
+    pub(crate) bandwidth: Option<Spanned<Bandwidth>>,
+    pub(crate) overhead: Option<Spanned<Overhead>>,
+    pub(crate) mpu: Option<Spanned<u16>>,
+    pub(crate) atm: Option<Spanned<Framing>>,
+    #[serde(rename = "catch-up")]
+    pub(crate) catch_up: Option<Spanned<Span>>,
+    pub(crate) limit: Option<u32>,
+    pub(crate) flows: Option<u32>,
+    pub(crate) target: Option<Spanned<Span>>,
+    pub(crate) interval: Option<Spanned<Span>>,
+    pub(crate) quantum: Option<Spanned<u32>>,
+    pub(crate) ecn: Option<bool>,
+    pub(crate) ce_threshold: Option<Threshold>,
+    pub(crate) ce_threshold_selector: Option<Spanned<Selector>>,
+    pub(crate) drop_batch: Option<u32>,
+    pub(crate) memory_limit: Option<Spanned<Size>>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Qdisc {
+    #[default]
+    FqCodel,
+    Fifo,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Framing {
+    NoAtm,
+    Atm,
+    Ptm,
+}
+
+/// A text, or a table.
+#[derive(Debug)]
+pub(crate) enum TextOr<T> {
+    Text(String),
+    Table(Box<T>),
+}
+
+/// A rate, or `unlimited`.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Bandwidth(pub(crate) Option<Rate>);
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Span(pub(crate) Duration);
+
+/// A span of time, or `off`.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Threshold(pub(crate) Option<Duration>);
+
+/// An amount of memory in bytes.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Size(pub(crate) u64);
+
+/// `VALUE/MASK`.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Selector {
+    pub(crate) value: u8,
+    pub(crate) mask: u8,
+}
+
+/// A number of bytes, or keywords.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overhead(pub(crate) rate::Overhead);
+
+impl TryFrom<String> for Bandwidth {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            UNLIMITED => Ok(Self(None)),
+            text if text.trim_end().ends_with('%') => {
+                Err("a share of the port's speed is not taken, as that speed may be unknown or change"
+                    .to_owned())
+            }
+            text => units::parse_rate(text).map(|rate| Self(Some(rate))).map_err(|error| error.to_string()),
+        }
+    }
+}
+
+impl TryFrom<String> for Span {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        units::parse_time(&text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl TryFrom<String> for Threshold {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == OFF { Ok(Self(None)) } else { Span::try_from(text).map(|Span(span)| Self(Some(span))) }
+    }
+}
+
+impl TryFrom<String> for Size {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        units::parse_size(&text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl TryFrom<String> for Selector {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let (value, mask) = text.split_once('/').ok_or("there is no \"/\" in it")?;
+        let (value, mask) = (byte(value)?, byte(mask)?);
+        if value & !mask != 0 {
+            return Err("VALUE has bits that MASK does not look at, so nothing would ever match".to_owned());
+        }
+        Ok(Self { value, mask })
+    }
+}
+
+impl TryFrom<&str> for Overhead {
+    type Error = String;
+    fn try_from(words: &str) -> Result<Self, String> {
+        let overhead: rate::Overhead =
+            words.parse().map_err(|error: rate::OverheadError| error.to_string())?;
+        let range = schema::OVERHEAD_MIN..=schema::OVERHEAD_MAX;
+        let sum = overhead.bytes;
+        if words.trim().is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        range
+            .contains(&sum.into())
+            .then_some(Self(overhead))
+            .ok_or_else(|| format!("it adds up to {sum} bytes"))
+    }
+}
+
+/// 0..=255, decimal or with `0x`.
+fn byte(text: &str) -> Result<u8, String> {
+    let text = text.trim();
+    let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => u8::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed
+        .ok()
+        .filter(|_| !text.contains('+'))
+        .ok_or_else(|| format!("\"{text}\" is not 0 to 255 or 0x00 to 0xff"))
+}
+
+impl<'de> Deserialize<'de> for Overhead {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrWords;
+        impl Visitor<'_> for NumberOrWords {
+            type Value = Overhead;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes or keywords")
+            }
+            fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Overhead, E> {
+                Overhead::try_from(format!("overhead {bytes}").as_str()).map_err(E::custom)
+            }
+            fn visit_str<E: de::Error>(self, words: &str) -> Result<Overhead, E> {
+                Overhead::try_from(words).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(NumberOrWords)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrTable<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrTable<T> {
+            type Value = TextOr<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a table")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<TextOr<T>, E> {
+                Ok(TextOr::Text(text.to_owned()))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextOr<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(|table| TextOr::Table(Box::new(table)))
+            }
+        }
+        deserializer.deserialize_any(TextOrTable(PhantomData))
+    }
+}
+
+impl TryFrom<&TextOr<Port>> for device::Device {
+    type Error = String;
+    fn try_from(port: &TextOr<Port>) -> Result<Self, String> {
+        device::Device::parse(match port {
+            TextOr::Text(device) => device,
+            TextOr::Table(port) => port.device.get_ref(),
+        })
+    }
+}
+
+/// No shaping.
+pub(crate) const UNLIMITED: &str = "unlimited";
+/// Nothing of the kind.
+pub(crate) const OFF: &str = "off";
+
+#[cfg(test)]
+mod tests {
+    use serde::forward_to_deserialize_any;
+
+    use super::*;
+
+    /// Takes down which fields a struct asks for.
+    struct Fields<'f>(&'f mut Vec<&'static str>);
+
+    impl<'de> Deserializer<'de> for Fields<'_> {
+        type Error = de::value::Error;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+            Err(de::Error::custom("not a struct"))
+        }
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            _: V,
+        ) -> Result<V::Value, Self::Error> {
+            self.0.extend(fields);
+            Err(de::Error::custom("only asked"))
+        }
+
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    fn fields<'de, T: Deserialize<'de>>() -> Vec<&'static str> {
+        let mut fields = Vec::new();
+        let refused = T::deserialize(Fields(&mut fields)).is_err();
+        assert!(refused);
+        fields
+    }
+
+    #[test]
+    fn the_types_have_the_keys_of_the_schema() {
+        let tables = [
+            (fields::<File>(), &schema::ROOT),
+            (fields::<Eal>(), &schema::EAL),
+            (fields::<Lcores>(), &schema::LCORES),
+            (fields::<Engine>(), &schema::ENGINE),
+            (fields::<Link>(), &schema::LINK),
+            (fields::<Port>(), &schema::PORT),
+            (fields::<Direction>(), &schema::DIRECTION),
+        ];
+        for (fields, table) in tables {
+            let names: Vec<_> = table.keys.iter().map(|key| key.name).collect();
+            assert_eq!(fields, names, "{}", table.heading);
+        }
+    }
+}

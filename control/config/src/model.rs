@@ -1,0 +1,144 @@
+//! What the file means: checked values in the types of the dataplane, defaults filled in.
+
+use shaper::qdisc;
+use shaper::rate::Overhead;
+use shaper::time::Duration;
+use shaper::units::Rate;
+
+use crate::device::Device;
+
+/// A whole configuration. Every value is within the range that the schema gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// DPDK's environment.
+    pub eal: Eal,
+    /// The poll loop.
+    pub engine: Engine,
+    /// At least one; names and devices are unique.
+    pub links: Vec<Link>,
+}
+
+/// DPDK's environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Eal {
+    /// Arguments for `rte_eal_init`, none of them one that weir sets itself.
+    pub args: Vec<String>,
+    /// CPUs to use; none given: what the process's affinity allows.
+    pub lcores: Option<Lcores>,
+}
+
+/// CPUs to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lcores {
+    /// CPU of the main lcore.
+    pub main: u32,
+    /// CPUs of the workers, at least one.
+    pub workers: Vec<u32>,
+}
+
+/// The poll loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Engine {
+    /// What it does when there is nothing to do.
+    pub poll: Poll,
+}
+
+/// What the poll loop does when there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Poll {
+    /// Sleeps, no longer than the next wake-up or 50 µs.
+    #[default]
+    Adaptive,
+    /// Never sleeps.
+    Busy,
+}
+
+/// Two ports and what happens between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// The port on one side.
+    pub a: Port,
+    /// The port on the other side.
+    pub b: Port,
+    /// From `a` to `b`; `None`: nothing is forwarded.
+    pub up: Option<Direction>,
+    /// From `b` to `a`; `None`: nothing is forwarded.
+    pub down: Option<Direction>,
+    /// How long queued packets wait for a port whose link is down.
+    pub link_down_hold: Duration,
+    /// Take the other port's link down while one port's link is down.
+    pub propagate_link: bool,
+}
+
+/// A DPDK port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Which one.
+    pub device: Device,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Receive descriptors.
+    pub rx_ring: u16,
+    /// Transmit descriptors.
+    pub tx_ring: u16,
+}
+
+/// One way through a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direction {
+    /// The queueing discipline.
+    pub qdisc: qdisc::Params,
+    /// Shape to this rate; `None`: unlimited.
+    pub bandwidth: Option<Rate>,
+    /// What a packet counts as.
+    pub overhead: Overhead,
+    /// Most lateness that is made up.
+    pub catch_up: Duration,
+}
+
+impl Lcores {
+    /// The value of EAL's `--lcores`: lcore 0 is the main one, the workers follow, each pinned to its CPU.
+    pub fn eal_argument(&self) -> String {
+        let cpus = std::iter::once(self.main).chain(self.workers.iter().copied());
+        let pinned: Vec<_> = cpus.enumerate().map(|(lcore, cpu)| format!("{lcore}@{cpu}")).collect();
+        pinned.join(",")
+    }
+}
+
+impl Poll {
+    /// The word in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Poll::Adaptive => "adaptive",
+            Poll::Busy => "busy",
+        }
+    }
+}
+
+impl Port {
+    /// Default MTU: Ethernet's.
+    pub const MTU: u16 = 1_500;
+    /// Default descriptors of either ring.
+    pub const RING: u16 = 1_024;
+}
+
+impl Link {
+    /// Default `link-down-hold`.
+    pub const LINK_DOWN_HOLD: Duration = Duration::from_millis(100);
+}
+
+/// Bytes in front of the IP packet in an untagged frame.
+pub(crate) const ETHER_HEADER: u32 = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lcores_are_numbered_from_the_main_one_and_pinned() {
+        let lcores = Lcores { main: 4, workers: vec![2, 7, 4] };
+        assert_eq!(lcores.eal_argument(), "0@4,1@2,2@7,3@4");
+    }
+}

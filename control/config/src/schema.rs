@@ -1,0 +1,621 @@
+//! Every key of the file: what it takes, its default, its range, whether it can change while weir runs.
+//!
+//! The one table behind the checks and their messages, `Schema`'s listing and the generated documentation.
+//! A test holds it against the serde types in `file` and the printed defaults. A key is added here,
+//! in `file` and where it is converted; forgetting one of them fails that test.
+
+use std::fmt;
+
+use shaper::rate::{Limiter, Overhead};
+use shaper::time::Duration;
+use shaper::units::Rate;
+
+use crate::units;
+
+/// One key of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// What it takes, with its range.
+    pub kind: Kind,
+    /// The default in words; empty where the key must be given.
+    pub default: &'static str,
+    /// A valid value other than the default, as TOML.
+    pub example: &'static str,
+    /// Whether it can change while weir runs.
+    pub change: Change,
+    /// The disciplines it belongs to; empty for all.
+    pub qdiscs: &'static [&'static str],
+    /// What it does, in a line.
+    pub help: &'static str,
+}
+
+/// A table of the file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its heading in the listing.
+    pub heading: &'static str,
+    /// What it is for, in a line.
+    pub help: &'static str,
+    /// Its keys in the order in which they are listed and printed.
+    pub keys: &'static [Key],
+    /// Words that people try, and what to write in their place.
+    pub hints: &'static [(&'static str, &'static str)],
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// A bare whole number; the word names what is counted.
+    Number(i64, i64, &'static str),
+    /// A rate with its unit, or `"unlimited"`.
+    Rate(Rate, Rate),
+    /// A time with its unit.
+    Time(Duration, Duration),
+    /// A time with its unit, or `"off"`.
+    TimeOrOff(Duration, Duration),
+    /// An amount of memory with its unit.
+    Size(u64, u64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A name: letters, digits, `_`, `-`, `.`; at most [`NAME_MAX`] of them.
+    Name,
+    /// A DPDK device.
+    Device,
+    /// Link-layer overhead: a number of bytes or `tc`'s keywords.
+    Overhead,
+    /// `"VALUE/MASK"`, a byte each.
+    Selector,
+    /// An array of strings.
+    Strings,
+    /// An array of CPU numbers, at least one.
+    Cpus,
+    /// A table.
+    Table(&'static Table),
+    /// An array of tables.
+    Tables(&'static Table),
+    /// A table, or a device in short.
+    TableOrDevice(&'static Table),
+    /// A table, or one of these words.
+    TableOrChoice(&'static Table, &'static [&'static str]),
+}
+
+/// Whether a key can change while weir runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Taken up at the next burst; queues are kept.
+    Live,
+    /// Lowered live; to raise it above its value at start needs a restart, as memory is allocated once.
+    Lower,
+    /// Needs a restart.
+    Restart,
+}
+
+/// All tables, printed as a table for people (`{}`) or as Markdown (`{:#}`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Schema;
+
+/// The whole file.
+pub static ROOT: Table = Table {
+    heading: "(top level)",
+    help: "The whole file.",
+    keys: &[
+        table("eal", Kind::Table(&EAL), "{}", "DPDK's environment: memory and lcores."),
+        table("engine", Kind::Table(&ENGINE), "{}", "The poll loop."),
+        table("link", Kind::Tables(&LINK), "at least one", "One [[link]] for each pair of ports."),
+    ],
+    hints: &[
+        ("links", "write [[link]], once for each link"),
+        ("qdisc", "it belongs into up and down of a [[link]]"),
+    ],
+};
+
+/// `[eal]`
+pub static EAL: Table = Table {
+    heading: "[eal]",
+    help: "DPDK's environment abstraction layer.",
+    keys: &[
+        Key {
+            name: "args",
+            kind: Kind::Strings,
+            default: "[]",
+            example: r#"["--no-huge", "-m", "512"]"#,
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Arguments passed on to rte_eal_init, one string each, after a check.",
+        },
+        table("lcores", Kind::Table(&LCORES), "what the process's affinity allows", "Which CPUs to use."),
+    ],
+    hints: &[("cores", "write lcores = { main = 0, workers = [1] }")],
+};
+
+/// `[eal] lcores`
+pub static LCORES: Table = Table {
+    heading: "lcores of [eal]",
+    help: "CPUs by number, as in /proc/cpuinfo.",
+    keys: &[
+        Key {
+            name: "main",
+            kind: Kind::Number(0, CPU_MAX, "CPU"),
+            default: "",
+            example: "0",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "CPU of the main lcore: control, never packets.",
+        },
+        Key {
+            name: "workers",
+            kind: Kind::Cpus,
+            default: "",
+            example: "[1]",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "CPUs of the worker lcores, one worker each; best isolated and not the main one.",
+        },
+    ],
+    hints: &[("worker", "write workers = [1]")],
+};
+
+/// `[engine]`
+pub static ENGINE: Table = Table {
+    heading: "[engine]",
+    help: "The poll loop, the same for every link.",
+    keys: &[Key {
+        name: "poll",
+        kind: Kind::Choice(&["adaptive", "busy"]),
+        default: "\"adaptive\"",
+        example: "\"busy\"",
+        change: Change::Live,
+        qdiscs: &[],
+        help: "busy never sleeps; adaptive sleeps when idle, no longer than the next wake-up or 50us.",
+    }],
+    hints: &[
+        ("catch-up", "it belongs into up and down of a [[link]]"),
+        ("link-down-hold", "it belongs into a [[link]]"),
+        ("propagate-link", "it belongs into a [[link]]"),
+    ],
+};
+
+/// `[[link]]`
+pub static LINK: Table = Table {
+    heading: "[[link]]",
+    help: "Two ports with weir between them, like a bump in the wire.",
+    keys: &[
+        Key {
+            name: "name",
+            kind: Kind::Name,
+            default: "",
+            example: "\"home\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "What statistics and messages call the link.",
+        },
+        Key {
+            name: "a",
+            kind: Kind::TableOrDevice(&PORT),
+            default: "",
+            example: "\"net_tap0,iface=lan0\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "The port on one side: a device, or a table with one.",
+        },
+        Key {
+            name: "b",
+            kind: Kind::TableOrDevice(&PORT),
+            default: "",
+            example: "\"0000:01:00.0\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "The port on the other side.",
+        },
+        table(
+            "up",
+            Kind::TableOrChoice(&DIRECTION, &["off"]),
+            "fq_codel, unlimited",
+            "From a to b; \"off\": nothing is forwarded.",
+        ),
+        table(
+            "down",
+            Kind::TableOrChoice(&DIRECTION, &["off"]),
+            "fq_codel, unlimited",
+            "From b to a; likewise.",
+        ),
+        Key {
+            name: "link-down-hold",
+            kind: Kind::Time(Duration::ZERO, Duration::from_millis(60_000)),
+            default: "\"100ms\"",
+            example: "\"2s\"",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "How long queued packets wait for a port whose link is down before they are dropped and counted.",
+        },
+        Key {
+            name: "propagate-link",
+            kind: Kind::Flag,
+            default: "false",
+            example: "true",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "Take the other port's link down while one port's link is down.",
+        },
+    ],
+    hints: &[
+        ("bandwidth", "it belongs into up (a -> b) and down (b -> a)"),
+        ("qdisc", "it belongs into up (a -> b) and down (b -> a)"),
+        ("mtu", "it belongs to a port: a = { device = \"...\", mtu = 1500 }"),
+        ("upload", "write up"),
+        ("download", "write down"),
+        ("egress", "write up (a -> b)"),
+        ("ingress", "write down (b -> a)"),
+    ],
+};
+
+/// A port written as a table.
+pub static PORT: Table = Table {
+    heading: "a and b of [[link]], as a table",
+    help: "A DPDK port and how it is set up.",
+    keys: &[
+        Key {
+            name: "device",
+            kind: Kind::Device,
+            default: "",
+            example: "\"net_ring0\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "PCI address or vdev with its arguments, as DPDK takes it.",
+        },
+        Key {
+            name: "mtu",
+            kind: Kind::Number(68, 65_521, "bytes"),
+            default: "1500",
+            example: "9000",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Largest IP packet in bytes, Ethernet header and VLAN tags not counted.",
+        },
+        Key {
+            name: "rx-ring",
+            kind: Kind::Number(32, 32_768, "descriptors"),
+            default: "1024",
+            example: "2048",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Receive descriptors; the driver may round or refuse.",
+        },
+        Key {
+            name: "tx-ring",
+            kind: Kind::Number(32, 32_768, "descriptors"),
+            default: "1024",
+            example: "512",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Transmit descriptors: what they hold lies below the scheduler, so fewer is better for latency.",
+        },
+    ],
+    hints: &[
+        ("iface", "write it behind the device: device = \"net_tap0,iface=lan0\""),
+        ("pci", "write device"),
+    ],
+};
+
+/// `up` and `down`
+pub static DIRECTION: Table = Table {
+    heading: "up and down of [[link]]",
+    help: "What happens to packets on their way from one port to the other.",
+    keys: &[
+        Key {
+            name: "qdisc",
+            kind: Kind::Choice(&[FQ_CODEL, FIFO]),
+            default: "\"fq_codel\"",
+            example: "\"fq_codel\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "The queueing discipline.",
+        },
+        Key {
+            name: "bandwidth",
+            kind: Kind::Rate(Limiter::MIN, Rate::from_bits_per_sec(400_000_000_000)),
+            default: "\"unlimited\"",
+            example: "\"20Mbit\"",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "Shape to this rate; set it a little below the real one, so that the queue is here.",
+        },
+        Key {
+            name: "overhead",
+            kind: Kind::Overhead,
+            default: "\"raw\"",
+            example: "\"ethernet ether-vlan\"",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "Bytes added to each IP packet on the wire, or tc-cake's keywords, which add up; \"raw\": the frame as DPDK sees it, Ethernet header included, FCS not.",
+        },
+        Key {
+            name: "mpu",
+            kind: Kind::Number(*Overhead::MPU.start() as i64, *Overhead::MPU.end() as i64, "bytes"),
+            default: "as overhead's keywords say, else 0",
+            example: "64",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "Smallest size a packet counts as, overhead included.",
+        },
+        Key {
+            name: "atm",
+            kind: Kind::Choice(&["noatm", "atm", "ptm"]),
+            default: "as overhead's keywords say, else \"noatm\"",
+            example: "\"ptm\"",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "Cell framing counted on top: atm 53-byte cells with 48 of payload, ptm one byte in 65.",
+        },
+        Key {
+            name: "catch-up",
+            kind: Kind::Time(Duration::ZERO, Duration::from_millis(1_000)),
+            default: "\"10ms\"",
+            example: "\"2ms\"",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "How much of its own lateness the shaper makes up by a burst; beyond that it counts lost time.",
+        },
+        Key {
+            name: "limit",
+            kind: Kind::Number(1, 4_194_304, "packets"),
+            default: "10240 (fq_codel), 1000 (fifo)",
+            example: "2000",
+            change: Change::Lower,
+            qdiscs: &[],
+            help: "Most packets queued; memory for them is set aside at start.",
+        },
+        Key {
+            name: "flows",
+            kind: Kind::Number(1, 65_536, "queues"),
+            default: "1024",
+            example: "4096",
+            change: Change::Restart,
+            qdiscs: &[FQ_CODEL],
+            help: "Queues that flows are hashed into.",
+        },
+        Key {
+            name: "target",
+            kind: Kind::Time(Duration::from_micros(1), Duration::from_millis(100_000)),
+            default: "\"5ms\"",
+            example: "\"15ms\"",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "Standing queue delay that is acceptable; below interval, above the wire time of a frame.",
+        },
+        Key {
+            name: "interval",
+            kind: Kind::Time(Duration::from_micros(2), Duration::from_millis(1_000_000)),
+            default: "\"100ms\"",
+            example: "\"300ms\"",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "How long the delay must stay above target: the worst round trip that is usual.",
+        },
+        Key {
+            name: "quantum",
+            kind: Kind::Number(256, 1_048_576, "bytes"),
+            default: "mtu of the port it leaves by + 14",
+            example: "300",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "Bytes a flow may send in its turn; 300 favours small packets on slow links.",
+        },
+        Key {
+            name: "ecn",
+            kind: Kind::Flag,
+            default: "true",
+            example: "false",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "Mark packets of ECN-capable flows in place of dropping them; false is tc's noecn.",
+        },
+        Key {
+            name: "ce_threshold",
+            kind: Kind::TimeOrOff(Duration::ZERO, Duration::from_millis(1_000_000)),
+            default: "\"off\"",
+            example: "\"1ms\"",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "Mark every packet that waited longer (DCTCP-style).",
+        },
+        Key {
+            name: "ce_threshold_selector",
+            kind: Kind::Selector,
+            default: "\"0x00/0x00\"",
+            example: "\"0x01/0x03\"",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "Apply ce_threshold only where the IP header's DS/ECN byte & MASK = VALUE.",
+        },
+        Key {
+            name: "drop_batch",
+            kind: Kind::Number(1, 65_536, "packets"),
+            default: "64",
+            example: "1",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "Most packets dropped at once when limit or memory_limit is exceeded.",
+        },
+        Key {
+            name: "memory_limit",
+            kind: Kind::Size(16 << 10, 1 << 31),
+            default: "\"32MiB\"",
+            example: "\"4MiB\"",
+            change: Change::Live,
+            qdiscs: &[FQ_CODEL],
+            help: "Most memory queued packets may hold: buffers and mbuf headers, not bytes on the wire.",
+        },
+    ],
+    hints: &[
+        ("rate", "write bandwidth"),
+        ("noecn", "write ecn = false"),
+        ("unlimited", "write bandwidth = \"unlimited\", or leave bandwidth out"),
+        ("memlimit", "write memory_limit"),
+        ("ptm", "write atm = \"ptm\""),
+        ("noatm", "write atm = \"noatm\""),
+        ("linklayer", "write atm = \"atm\", \"ptm\" or \"noatm\""),
+        ("mtu", "it belongs to a port: a = { device = \"...\", mtu = 1500 }"),
+        ("link-down-hold", "it belongs into the [[link]]"),
+        ("propagate-link", "it belongs into the [[link]]"),
+    ],
+};
+
+/// `tc`'s name of RFC 8290's discipline.
+pub const FQ_CODEL: &str = "fq_codel";
+/// One queue, oldest first.
+pub const FIFO: &str = "fifo";
+/// Least overhead in bytes.
+pub const OVERHEAD_MIN: i64 = *Overhead::BYTES.start() as i64;
+/// Most overhead in bytes.
+pub const OVERHEAD_MAX: i64 = *Overhead::BYTES.end() as i64;
+/// Longest name of a link.
+pub const NAME_MAX: usize = 32;
+/// Highest CPU number.
+pub const CPU_MAX: i64 = 1_023;
+
+/// A key that holds a table: what its parts are is said in that table.
+const fn table(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key { name, kind, default, example: "", change: Change::Restart, qdiscs: &[], help }
+}
+
+impl Table {
+    /// The key called `name`.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+impl Key {
+    /// The table that this key may hold.
+    pub fn table(&self) -> Option<&'static Table> {
+        match self.kind {
+            Kind::Table(t) | Kind::Tables(t) | Kind::TableOrDevice(t) | Kind::TableOrChoice(t, _) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// Whether the key must be given.
+    pub fn is_required(&self) -> bool {
+        self.default.is_empty()
+    }
+}
+
+impl fmt::Display for Kind {
+    /// The accepted values in words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Flag => f.write_str("true or false"),
+            Kind::Number(min, max, what) => write!(f, "a bare whole number from {min} to {max} ({what})"),
+            Kind::Rate(min, max) => {
+                write!(
+                    f,
+                    "a rate from \"{}\" to \"{}\", or \"unlimited\"",
+                    units::rate(*min),
+                    units::rate(*max)
+                )
+            }
+            Kind::Time(min, max) => {
+                write!(f, "a time from \"{}\" to \"{}\"", units::time(*min), units::time(*max))
+            }
+            Kind::TimeOrOff(min, max) => write!(f, "{}, or \"off\"", Kind::Time(*min, *max)),
+            Kind::Size(min, max) => {
+                write!(f, "a size from \"{}\" to \"{}\"", units::size(*min), units::size(*max))
+            }
+            Kind::Choice(words) => write!(f, "one of {}", quoted(words)),
+            Kind::Name => write!(f, "1 to {NAME_MAX} letters, digits, \"_\", \"-\" or \".\""),
+            Kind::Device => f.write_str("a PCI address or a vdev with its arguments"),
+            Kind::Overhead => write!(
+                f,
+                "a bare whole number from {OVERHEAD_MIN} to {OVERHEAD_MAX} (bytes), or tc-cake(8)'s overhead words"
+            ),
+            Kind::Selector => f.write_str("\"VALUE/MASK\", each 0 to 0xff"),
+            Kind::Strings => f.write_str("an array of strings"),
+            Kind::Cpus => write!(f, "an array of at least one CPU number from 0 to {CPU_MAX}"),
+            Kind::Table(t) => write!(f, "a table with {}", names(t)),
+            Kind::Tables(t) => write!(f, "[[...]] tables with {}", names(t)),
+            Kind::TableOrDevice(t) => write!(f, "{}, or a table with {}", Kind::Device, names(t)),
+            Kind::TableOrChoice(t, words) => write!(f, "{}, or a table with {}", quoted(words), names(t)),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Change::Live => "live",
+            Change::Lower => "live to lower, restart to raise",
+            Change::Restart => "restart",
+        })
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for table in [&EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION] {
+            if f.alternate() { table.markdown(f)? } else { table.plain(f)? }
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn plain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.heading, self.help)?;
+        for key in self.keys {
+            writeln!(f, "  {:<22} {}", key.name, key.help)?;
+            writeln!(f, "  {:<22} takes {}", "", key.takes())?;
+            writeln!(f, "  {:<22} default {}; {}", "", key.default_text(), key.rules())?;
+        }
+        writeln!(f)
+    }
+
+    fn markdown(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "### {}\n\n{}\n", self.heading, self.help)?;
+        writeln!(f, "| key | what it does | takes | default | change |\n|---|---|---|---|---|")?;
+        for key in self.keys {
+            let (name, help, takes, default) = (key.name, key.help, key.takes(), key.default_text());
+            writeln!(f, "| `{name}` | {help} | {takes} | {default} | {} |", key.rules())?;
+        }
+        writeln!(f)
+    }
+}
+
+impl Key {
+    /// What it takes, short where a table of its own says more.
+    fn takes(&self) -> String {
+        match self.kind {
+            Kind::Table(t) | Kind::Tables(t) => format!("a table, see \"{}\"", t.heading),
+            Kind::TableOrDevice(t) => format!("{}, or a table, see \"{}\"", Kind::Device, t.heading),
+            Kind::TableOrChoice(t, words) => format!("{}, or a table, see \"{}\"", quoted(words), t.heading),
+            kind => kind.to_string(),
+        }
+    }
+
+    fn default_text(&self) -> &'static str {
+        if self.is_required() { "none: must be given" } else { self.default }
+    }
+
+    /// When it can change, and with which disciplines it goes.
+    fn rules(&self) -> String {
+        match (self.kind, self.qdiscs) {
+            (Kind::Table(_) | Kind::Tables(_) | Kind::TableOrChoice(..), _) => "as its keys say".to_owned(),
+            (_, []) => self.change.to_string(),
+            (_, qdiscs) => format!("{}; {} only", self.change, qdiscs.join(", ")),
+        }
+    }
+}
+
+/// `"a", "b"`
+pub(crate) fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+}
+
+/// The names of the keys of `table`.
+pub(crate) fn names(table: &Table) -> String {
+    table.keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")
+}

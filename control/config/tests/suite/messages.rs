@@ -1,0 +1,373 @@
+//! Every mistake and every warning has its message, kept as text in `snapshots/`.
+
+use crate::common::{file_with, snapshot};
+use config::error::{Concern, Mistake};
+use config::schema::{Change, DIRECTION, EAL, ENGINE, Key, Kind, LCORES, LINK, PORT, ROOT, Schema, Table};
+
+const TABLES: [&Table; 7] = [&ROOT, &EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION];
+
+/// For each key of the schema, one file for each way in which its value can be wrong.
+#[test]
+fn a_wrong_value_of_each_key_is_told() {
+    let mut told = String::new();
+    for (table, key) in keys() {
+        for value in wrong_values(key) {
+            let text = file_with(table.heading, &[(key.name, value)]);
+            let errors = config::parse("FILE", &text).expect_err(&text);
+            let about: Vec<_> = errors.0.iter().filter(|error| error.key == key.name).collect();
+            assert!(!about.is_empty(), "{text}\n{errors}");
+            for error in &about {
+                assert!(!error.accepted.is_empty() && !error.remedy.is_empty(), "{error}");
+                assert!(error.position.line > 1 || table.heading == ROOT.heading, "{error}");
+            }
+            told += &format!(
+                "# {}: {} = {value}\n{}\n\n",
+                table.heading,
+                key.name,
+                config::error::Errors(about.into_iter().cloned().collect())
+            );
+        }
+        if key.is_required() {
+            let text = file_with(table.heading, &[(key.name, "")]);
+            let errors = config::parse("FILE", &text).expect_err(&text);
+            assert!(
+                errors.0.iter().any(|error| error.what == Mistake::Missing && error.key == key.name),
+                "{errors}"
+            );
+            told += &format!("# {}: without {}\n{errors}\n\n", table.heading, key.name);
+        }
+    }
+    snapshot("control/config/tests/snapshots/keys.txt", &told);
+}
+
+/// Spelled with the other separator, without its last letter, with two letters swapped: the right name is told.
+#[test]
+fn a_misspelled_key_is_told_with_the_right_name() {
+    for (table, key) in keys() {
+        let swapped: String = key
+            .name
+            .chars()
+            .map(|c| match c {
+                '-' => '_',
+                '_' => '-',
+                c => c,
+            })
+            .collect();
+        let cut: String = key.name.chars().take(key.name.len() - 1).collect();
+        let mut turned = key.name.as_bytes().to_vec();
+        turned.swap(1.min(key.name.len() - 1), key.name.len() / 2);
+        let turned = String::from_utf8(turned).unwrap();
+        for wrong in [swapped, cut, turned, key.name.to_uppercase()] {
+            let hinted = table.hints.iter().any(|(word, _)| *word == wrong);
+            if wrong.len() < 3 || hinted || table.keys.iter().any(|key| key.name == wrong) {
+                continue;
+            }
+            let text = file_with(table.heading, &[(&wrong, "1")]);
+            let errors = config::parse("FILE", &text).expect_err(&text);
+            let error = errors.0.iter().find(|error| error.what == Mistake::UnknownKey).expect(&text);
+            assert_eq!(error.key, wrong);
+            let expected = format!("did you mean {}?", key.name);
+            assert_eq!(error.remedy, expected, "{error}");
+        }
+        for (word, hint) in table.hints {
+            let errors = config::parse("FILE", &file_with(table.heading, &[(word, "1")])).expect_err(word);
+            assert!(errors.0.iter().any(|error| error.key == *word && error.remedy == *hint), "{errors}");
+        }
+    }
+}
+
+/// A valid value of each key is accepted, by the schema and by the serde types.
+#[test]
+fn the_example_of_each_key_is_accepted() {
+    for (table, key) in keys().filter(|(_, key)| !key.example.is_empty()) {
+        let text = file_with(table.heading, &[(key.name, key.example)]);
+        let loaded = config::parse("FILE", &text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
+        let printed = loaded.config.to_toml();
+        assert!(
+            key.kind == Kind::Overhead || printed.contains(key.example),
+            "{} not in\n{printed}",
+            key.example
+        );
+    }
+}
+
+/// The defaults that the schema tells are those that take effect.
+#[test]
+fn the_default_of_each_key_is_the_one_told() {
+    let text = file_with(LINK.heading, &[("b", "{ device = \"net_null1\" }")]);
+    let printed = config::parse("FILE", &text).unwrap().config.to_toml();
+    let in_words = ["mpu", "atm", "limit", "quantum"];
+    for (_, key) in keys().filter(|(_, key)| !key.is_required() && key.table().is_none()) {
+        if !in_words.contains(&key.name) {
+            let row = format!("{} = {}", key.name, key.default);
+            assert!(printed.contains(&row), "{row} not in\n{printed}");
+        }
+    }
+    for row in ["mpu = 0", "atm = \"noatm\"", "limit = 10240", "quantum = 1514"] {
+        assert!(printed.contains(row), "{row} not in\n{printed}");
+    }
+    let fifo = file_with(DIRECTION.heading, &[("qdisc", "\"fifo\"")]);
+    assert!(config::parse("FILE", &fifo).unwrap().config.to_toml().contains("limit = 1000\n"));
+}
+
+/// One file for each kind of mistake that concerns more than a single value.
+#[test]
+fn every_mistake_is_told() {
+    let link = "[[link]]\nname = \"home\"\na = \"net_null0\"\nb = \"net_null1\"\n";
+    let eal = |args: &str| format!("{link}[eal]\nargs = [{args}]\n");
+    let up = |keys: &str| format!("{link}up = {{ {keys} }}\n");
+    let second = |keys: &str| format!("{link}[[link]]\n{keys}\n");
+    let files = [
+        "[[link]\nname = home\nb = = 3\n".to_owned(),
+        format!("{link}name = \"again\"\n"),
+        String::new(),
+        "link = []\n".to_owned(),
+        "[eal]\nargs = []\n".to_owned(),
+        "[link]\nname = \"home\"\na = \"net_null0\"\nb = \"net_null1\"\n".to_owned(),
+        "[[link]]\n".to_owned(),
+        second("name = \"home\"\na = \"net_null2\"\nb = \"net_null3\""),
+        second("name = \"office\"\na = \"net_null1\"\nb = { device = \"net_null0,size=64\" }"),
+        second("name = \"office\"\na = \"01:00.0\"\nb = \"0000:01:00.0\""),
+        second("name = \"office\"\na = \"net_tap0,iface=lan\"\nb = \"net_tap1,iface=lan\""),
+        format!("{link}up = \"off\"\ndown = \"off\"\n"),
+        up("target = \"100ms\""),
+        up("interval = \"5ms\""),
+        up("target = \"20ms\", interval = \"10ms\""),
+        up("quantum = 1048576, memory_limit = \"512KiB\""),
+        "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = { device = \"net_null1\", mtu = 65521 }\nup = { memory_limit = \"16KiB\" }\n".to_owned(),
+        up("qdisc = \"fifo\", target = \"5ms\", flows = 16"),
+        up("qdisc = \"fq-codel\""),
+        up("bandwith = \"20Mbit\", ce-threshold = \"1ms\", colour = \"red\", noecn = true"),
+        format!("{link}bandwidth = \"20Mbit\"\nup = \"down\"\n"),
+        eal("\"--file-prefix\", \"x\", \"--proc-type=secondary\", \"-l\", \"0\", \"-l0-3\", \"--lcore=0\", \"-h\""),
+        eal("\"--vdev\", \"net_null0\", \"--vdev=net_null9\", \"--vdev=net_null1,size=64\""),
+        "[[link]]\nname = \"x\"\na = \"01:00.0\"\nb = \"01:00.1\"\n[eal]\nargs = [\"-a\", \"0000:01:00.0,x=1\", \"--no-pci\", \"-b01:00.2\"]\n".to_owned(),
+        eal("\"--no-huge\", \"--in-memory\""),
+        eal("\"-m512\", \"--socket-mem=64\", \"--legacy-mem\", \"--in-memory\", \"--match-allocations\""),
+        eal("\"--no-huge -m 512\""),
+        eal("\"512\", \"--no-huge=yes\", \"-m\""),
+        format!("{link}[eal]\nlcores = {{ main = 0, workers = [1, 2, 1] }}\n"),
+    ];
+    let (mut told, mut seen) = (String::new(), Vec::new());
+    for text in files {
+        let errors = config::parse("FILE", &text).expect_err(&text);
+        seen.extend(errors.0.iter().map(|error| variant(&error.what)));
+        told += &format!("# {}\n{errors}\n\n", text.trim_end().replace('\n', "\n# "));
+    }
+    for (table, key) in keys() {
+        for value in wrong_values(key) {
+            let errors =
+                config::parse("FILE", &file_with(table.heading, &[(key.name, value)])).expect_err(value);
+            seen.extend(errors.0.iter().map(|error| variant(&error.what)));
+        }
+    }
+    snapshot("control/config/tests/snapshots/mistakes.txt", &told);
+    let unseen: Vec<_> = MISTAKES.iter().filter(|mistake| !seen.contains(mistake)).collect();
+    assert_eq!(unseen, [&"Internal"], "that one alone cannot be provoked");
+}
+
+#[test]
+fn every_concern_is_told() {
+    let link = |b: &str| format!("[[link]]\nname = \"home\"\na = \"net_null0\"\nb = {b}\n");
+    let up = |keys: &str| format!("{}up = {{ {keys} }}\n", link("\"net_null1\""));
+    let files = [
+        link("{ device = \"net_null1\", mtu = 9000 }"),
+        link("\"net_softnic0\""),
+        up("bandwidth = \"100Mbps\""),
+        up("overhead = 18, mpu = 64, atm = \"atm\", catch-up = \"1ms\""),
+        up("ce_threshold_selector = \"0x01/0x03\""),
+        up("bandwidth = \"1Mbit\""),
+        format!(
+            "{}[eal]\nargs = [\"--in-memery\", \"--new-in-dpdk-30\", \"x\", \"-q\"]\n",
+            link("\"net_null1\"")
+        ),
+        format!("{}[eal]\nlcores = {{ main = 1, workers = [1] }}\n", link("\"net_null1\"")),
+    ];
+    let (mut told, mut seen) = (String::new(), Vec::new());
+    for text in files {
+        let loaded = config::parse("FILE", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(!loaded.warnings.is_empty(), "{text}");
+        told += &format!("# {}\n", text.trim_end().replace('\n', "\n# "));
+        for warning in &loaded.warnings {
+            seen.push(concern(&warning.what));
+            told += &format!("{warning}\n");
+        }
+        told += "\n";
+    }
+    snapshot("control/config/tests/snapshots/concerns.txt", &told);
+    assert!(CONCERNS.iter().all(|concern| seen.contains(concern)), "{seen:?}");
+}
+
+#[test]
+fn several_mistakes_are_told_together_with_their_places() {
+    let text = "[[link]]\nname = \"home\"\na = \"net_tpa0\"\nb = { device = \"net_null1\", mtu = 9 }\n\
+                up = { bandwith = \"20Mbit\", target = 5 }\n[engin]\n";
+    let errors = config::parse("FILE", text).unwrap_err();
+    let places: Vec<_> =
+        errors.0.iter().map(|e| (e.position.line, e.position.column, e.key.as_str())).collect();
+    let expected = [(3, 5, "a"), (4, 35, "mtu"), (5, 8, "bandwith"), (5, 38, "target"), (6, 2, "engin")];
+    assert_eq!(places.len(), expected.len(), "{errors}");
+    assert!(expected.iter().all(|place| places.contains(place)), "{errors}");
+    let wide =
+        "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = { \"é\" = 1, mtu = 9, device = \"net_null1\" }\n";
+    let wide = config::parse("FILE", wide).unwrap_err();
+    assert!(wide.0.iter().any(|error| error.position.column == 22 && error.key == "mtu"), "{wide}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told() {
+    let error = config::load(std::path::Path::new("/nowhere/weir.toml")).unwrap_err().to_string();
+    assert!(
+        error.starts_with("/nowhere/weir.toml: cannot be read: ") && error.contains("configs/"),
+        "{error}"
+    );
+}
+
+/// The listing for people, and the documentation's tables.
+#[test]
+fn the_keys_are_documented() {
+    for (table, key) in keys() {
+        assert!(!key.help.is_empty() && !table.help.is_empty(), "{}", key.name);
+        assert!(key.change != Change::Live || key.table().is_none(), "{}", key.name);
+    }
+    let intro = "# Keys of the configuration file\n\n\
+        Options of `tc` are spelled as `tc` spells them (tc-fq_codel(8), tc-cake(8)), weir's own with hyphens. \
+        Rates, times and sizes carry their unit (`\"20Mbit\"`, `\"5ms\"`, `\"32MiB\"`); `bps` is bytes per second, as in \
+        `tc`. \"live\" can change while weir runs, \"restart\" cannot.\n\n";
+    snapshot("configs/KEYS.md", &format!("{intro}{}\n", format!("{Schema:#}").trim_end()));
+    snapshot("control/config/tests/snapshots/listing.txt", &Schema.to_string());
+}
+
+fn keys() -> impl Iterator<Item = (&'static Table, &'static Key)> {
+    TABLES.into_iter().flat_map(|table| table.keys.iter().map(move |key| (table, key)))
+}
+
+fn wrong_values(key: &Key) -> Vec<&'static str> {
+    match key.kind {
+        Kind::Flag => vec!["\"yes\"", "1"],
+        Kind::Number(..) => vec!["\"64\"", "\"x\"", "1.5", "-65", "99999999", "99999999999999999999999"],
+        Kind::Rate(..) => vec![
+            "100000000",
+            "\"fast\"",
+            "\"100\"",
+            "\"20Mbt\"",
+            "\"50%\"",
+            "\"64000.5bit\"",
+            "\"63kbit\"",
+            "\"401gbit\"",
+            "\"99999999999Tbit\"",
+        ],
+        Kind::Time(..) | Kind::TimeOrOff(..) => {
+            vec![
+                "5",
+                "\"soon\"",
+                "\"5\"",
+                "\"5m\"",
+                "\"0.5ns\"",
+                "\"-1ms\"",
+                "\"2000s\"",
+                "\"99999999999999s\"",
+            ]
+        }
+        Kind::Size(..) => {
+            vec!["4194304", "\"much\"", "\"4194304\"", "\"4XB\"", "\"1.0001kb\"", "\"1kb\"", "\"3gb\""]
+        }
+        Kind::Choice(_) => vec!["\"nonsense\"", "\"\"", "7", "true"],
+        Kind::Name => vec!["\"\"", "\"a b\"", "\"abcdefghijklmnopqrstuvwxyz0123456\"", "7"],
+        Kind::Device => {
+            vec!["\"\"", "\"eth0\"", "\"net_tpa0\"", "\"net_af_packet0\"", "\"net_tap0,iface\"", "5"]
+        }
+        Kind::TableOrDevice(_) => vec!["\"eth0\"", "\"01:00.9\"", "\"net_vhost0\"", "5", "[]"],
+        Kind::Overhead => vec![
+            "257",
+            "-65",
+            "1.5",
+            "\"docis\"",
+            "\"\"",
+            "\"overhead 257\"",
+            "\"overhead 255 ether-vlan\"",
+            "true",
+        ],
+        Kind::Selector => vec!["\"1\"", "\"0x1ff/3\"", "\"1/+3\"", "\"4/3\"", "3"],
+        Kind::Strings => vec!["\"--no-huge\"", "[1]", "[[]]", "7"],
+        Kind::Cpus => vec!["[]", "[-1]", "[1024]", "[\"0\"]", "[1.5]", "0"],
+        Kind::Table(_) => vec!["5", "\"x\"", "[]", "1979-05-27"],
+        Kind::Tables(_) => vec!["5", "{}", "[5]"],
+        Kind::TableOrChoice(..) => vec!["5", "\"of\"", "false"],
+    }
+}
+
+const MISTAKES: [&str; 21] = [
+    "Syntax",
+    "UnknownKey",
+    "Missing",
+    "WrongType",
+    "Unreadable",
+    "OutOfRange",
+    "UnknownWord",
+    "NotOfQdisc",
+    "NoLink",
+    "NameTaken",
+    "PortTaken",
+    "ResourceTaken",
+    "NothingForwarded",
+    "NotBelow",
+    "NotAbove",
+    "CpuTwice",
+    "EalReserved",
+    "EalConflict",
+    "EalSeveral",
+    "EalIncomplete",
+    "Internal",
+];
+
+/// Without a wildcard: a new variant needs a name here and in [`MISTAKES`].
+fn variant(mistake: &Mistake) -> &'static str {
+    match mistake {
+        Mistake::Syntax(_) => "Syntax",
+        Mistake::UnknownKey => "UnknownKey",
+        Mistake::Missing => "Missing",
+        Mistake::WrongType { .. } => "WrongType",
+        Mistake::Unreadable(_) => "Unreadable",
+        Mistake::OutOfRange => "OutOfRange",
+        Mistake::UnknownWord => "UnknownWord",
+        Mistake::NotOfQdisc(_) => "NotOfQdisc",
+        Mistake::NoLink => "NoLink",
+        Mistake::NameTaken(_) => "NameTaken",
+        Mistake::PortTaken(_) => "PortTaken",
+        Mistake::ResourceTaken(..) => "ResourceTaken",
+        Mistake::NothingForwarded => "NothingForwarded",
+        Mistake::NotBelow(_) => "NotBelow",
+        Mistake::NotAbove(_) => "NotAbove",
+        Mistake::CpuTwice(_) => "CpuTwice",
+        Mistake::EalReserved(_) => "EalReserved",
+        Mistake::EalConflict(..) => "EalConflict",
+        Mistake::EalSeveral => "EalSeveral",
+        Mistake::EalIncomplete(_) => "EalIncomplete",
+        Mistake::Internal(_) => "Internal",
+    }
+}
+
+const CONCERNS: [&str; 8] = [
+    "MtuMismatch",
+    "BytesPerSecond",
+    "WithoutBandwidth",
+    "WithoutThreshold",
+    "TargetBelowFrame",
+    "UnknownDriver",
+    "EalUnknown",
+    "SharedCpu",
+];
+
+fn concern(concern: &Concern) -> &'static str {
+    match concern {
+        Concern::MtuMismatch { .. } => "MtuMismatch",
+        Concern::BytesPerSecond(_) => "BytesPerSecond",
+        Concern::WithoutBandwidth => "WithoutBandwidth",
+        Concern::WithoutThreshold => "WithoutThreshold",
+        Concern::TargetBelowFrame(_) => "TargetBelowFrame",
+        Concern::UnknownDriver => "UnknownDriver",
+        Concern::EalUnknown(_) => "EalUnknown",
+        Concern::SharedCpu(_) => "SharedCpu",
+    }
+}

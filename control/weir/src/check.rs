@@ -1,0 +1,58 @@
+//! `weir check` and `weir keys`.
+
+use crate::plan::{Machine, environment, plan};
+use anyhow::Result;
+use config::{Loaded, schema::Schema};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Loads a configuration; warnings go to standard error.
+///
+/// # Errors
+/// Everything that is wrong with the file.
+pub fn load(file: &Path) -> Result<Loaded> {
+    let loaded = config::load(file)?;
+    for warning in &loaded.warnings {
+        eprintln!("{warning}");
+    }
+    Ok(loaded)
+}
+
+/// Prints what a configuration means.
+///
+/// # Errors
+/// Everything that is wrong with the file.
+pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
+    let config = load(file)?.config;
+    let machine = Machine::look();
+    let environment = environment(&config, &machine);
+    let effective = config.to_toml();
+    if json {
+        let value: serde_json::Value = serde_json::to_value(effective.parse::<toml::Table>()?)?;
+        println!("{value:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("# {} is right. With all defaults filled in it says:\n", file.display());
+    println!("{effective}");
+    println!("# EAL arguments on this machine: {}", environment.args.join(" "));
+    println!("# Packet memory:");
+    for link in plan(&config, [0; 16]).links {
+        let pools = link.pools(environment.lcores);
+        for (port, sum) in [&link.a, &link.b].into_iter().zip(pools) {
+            let mebibytes = sum.bytes(environment.hugepages) as f64 / f64::from(1 << 20);
+            println!("#   {} {}: {sum}, {mebibytes:.1} MiB", link.name, port.devargs);
+        }
+    }
+    let kind = if environment.hugepages { "hugepages" } else { "ordinary memory" };
+    println!("#   together {:.1} MiB of {kind}", environment.packet_memory as f64 / f64::from(1 << 20));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists every key.
+///
+/// # Errors
+/// None; the signature is that of every command.
+pub fn keys() -> Result<ExitCode> {
+    print!("{}", Schema);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,67 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// weir: a traffic shaper on DPDK.
+///
+/// It sits between two ports as a bump in the wire, keeps every flow fair and every queue short
+/// with fq_codel, and sends at the rate you give it.
+#[derive(Debug, Parser)]
+#[command(version, about, long_about, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Read a configuration, say everything that is wrong with it, and print what it means.
+    ///
+    /// Opens no port and needs no privilege. Prints the effective settings with all defaults filled
+    /// in, and the packet memory they need, term by term.
+    Check {
+        /// The configuration file (TOML).
+        file: PathBuf,
+        /// Print the effective configuration as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shape traffic until SIGINT or SIGTERM (needs root).
+    ///
+    /// Runs in the foreground and prints `ready` once packets flow. On SIGINT or SIGTERM it stops
+    /// receiving, sends what is due for at most 200 ms, counts the rest, gives the ports back and
+    /// prints a summary.
+    Run {
+        /// The configuration file (TOML).
+        file: PathBuf,
+        /// Name of this instance: two instances need two names. [default: the file's name without
+        /// .toml]
+        #[arg(long)]
+        name: Option<String>,
+        /// Let DPDK say what it does while it starts.
+        #[arg(long)]
+        verbose: bool,
+    },
+    /// Print the statistics of a running instance, in the shape of `tc -s qdisc show`.
+    Show {
+        /// Name of the instance. May be left out while only one runs.
+        name: Option<String>,
+        /// Print everything as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List every key of the configuration file with its default, range and meaning.
+    Keys,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir check configs/home.toml        what does this file mean, is it right?
+  weir run configs/net_tap.toml       shape between two taps, nothing but root needed
+  weir show                           what is it doing?
+  weir show --json | jq .links        the same for a program
+
+Units are those of tc: 20Mbit, 950kbit, 1gbit (bits), 5ms, 100us, 32MiB.";

@@ -1,0 +1,204 @@
+//! From a running line to the report about it.
+
+use crate::report::{
+    Count, DirectionReport, LimiterReport, LinkReport, PollGaps, PortReport, Report, WorkerReport,
+};
+use config::model::{self, Config};
+use config::units;
+use dpdk::Eal;
+use engine::line::{Line, LineLink, LinePort, LineWorker};
+use engine::page::DirectionPage;
+use engine::plan::Way;
+use shaper::qdisc::{Params, Stats, fifo, fq_codel};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What is known of an instance from the start.
+#[derive(Debug)]
+pub struct Instance {
+    /// Its name.
+    pub name: String,
+    file: PathBuf,
+    config: Config,
+    started: Instant,
+}
+
+impl Instance {
+    /// An instance whose packets begin to flow now.
+    pub fn new(name: String, file: &Path, config: Config) -> Self {
+        Self { name, file: file.to_owned(), config, started: now() }
+    }
+}
+
+/// Reports what the line knows; the workers' part is as old as their last pages.
+pub fn observe(instance: &Instance, line: &Line) -> Report {
+    let links = instance.config.links.iter().zip(line.links());
+    Report {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        dpdk: Eal::version(),
+        name: instance.name.clone(),
+        config: instance.file.display().to_string(),
+        pid: std::process::id(),
+        uptime_s: instance.started.elapsed().as_secs_f64(),
+        links: links.map(|(config, link)| observe_link(config, link, line)).collect(),
+        workers: line.workers().iter().map(observe_worker).collect(),
+    }
+}
+
+fn observe_link(config: &model::Link, link: &LineLink, line: &Line) -> LinkReport {
+    let directions = link.ways.iter().filter_map(|(way, place)| {
+        let page = line.workers().get(place.worker)?.page.directions.get(place.direction)?;
+        let (name, from, to, settings) = match way {
+            Way::Up => ("up", &link.a, &link.b, config.up.as_ref()),
+            Way::Down => ("down", &link.b, &link.a, config.down.as_ref()),
+        };
+        Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page))
+    });
+    LinkReport {
+        name: config.name.clone(),
+        directions: directions.collect(),
+        a: observe_port(&config.a, &link.a),
+        b: observe_port(&config.b, &link.b),
+    }
+}
+
+fn observe_direction(
+    name: &str,
+    from: &str,
+    to: &str,
+    settings: &model::Direction,
+    page: &DirectionPage,
+) -> DirectionReport {
+    let counters = &page.counters;
+    let losses = counters.losses.iter().filter(|(_, tally)| tally.packets > 0);
+    DirectionReport {
+        direction: name.to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        kind: kind(&settings.qdisc).to_owned(),
+        options: options(&settings.qdisc),
+        bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
+        received: counters.received.into(),
+        sent: counters.sent.into(),
+        dropped: counters.losses.total().into(),
+        losses: losses.map(|(loss, tally)| (loss.name().to_owned(), Count::from(tally))).collect(),
+        backlog: page.waiting.into(),
+        control: page.control.sent.into(),
+        control_spilled: page.control.spilled.into(),
+        rewritten: counters.rewritten,
+        rewrite_failed: counters.rewrite_failed,
+        requeues: counters.short_bursts,
+        qdisc: page.qdisc.as_ref().map(qdisc_counters).unwrap_or_default(),
+        limiter: page.limiter.map(|limiter| LimiterReport {
+            lost_us: limiter.lost.as_micros(),
+            losses: limiter.losses,
+            late_max_us: limiter.late_max.as_micros(),
+        }),
+    }
+}
+
+fn observe_port(config: &model::Port, line: &LinePort) -> PortReport {
+    let link = line.port.link().ok();
+    let stats = line.port.stats().unwrap_or_default();
+    PortReport {
+        device: line.port.name().to_owned(),
+        driver: line.info.driver.clone(),
+        mtu: config.mtu,
+        link_up: line.is_up(),
+        speed_mbps: link.and_then(|link| link.speed_mbps),
+        ipackets: stats.ipackets,
+        opackets: stats.opackets,
+        imissed: stats.imissed,
+        rx_nombuf: stats.rx_nombuf,
+        ierrors: stats.ierrors,
+        oerrors: stats.oerrors,
+        pool_size: line.pool.size(),
+        pool_in_use: line.pool.in_use(),
+    }
+}
+
+fn observe_worker(worker: &LineWorker) -> WorkerReport {
+    let page = &worker.page;
+    WorkerReport {
+        lcore: worker.lcore,
+        clock: worker.clock.to_owned(),
+        turns: page.turns.total,
+        idle_turns: page.turns.idle,
+        sleeps: page.turns.sleeps,
+        poll_gaps: PollGaps {
+            over_50us: page.gaps.over_50us,
+            over_1ms: page.gaps.over_1ms,
+            max_us: page.gaps.max.as_micros(),
+            total_us: page.gaps.total.as_micros(),
+        },
+        clock_backward: page.clock.backward,
+        clock_jumps: page.clock.jumps,
+    }
+}
+
+fn kind(params: &Params) -> &'static str {
+    match params {
+        Params::Fifo(_) => "fifo",
+        Params::FqCodel(_) => "fq_codel",
+    }
+}
+
+/// The options in force, in `tc`'s order and words.
+fn options(params: &Params) -> String {
+    let fq_codel = match params {
+        Params::Fifo(fifo) => return format!("limit {}p", fifo.limit),
+        Params::FqCodel(fq_codel) => fq_codel,
+    };
+    let codel = &fq_codel.codel;
+    let mut text = format!(
+        "limit {}p flows {} quantum {} target {}",
+        fq_codel.limit,
+        fq_codel.flows,
+        fq_codel.quantum,
+        units::time(codel.target)
+    );
+    if let Some(threshold) = codel.ce_threshold {
+        let _ = write!(text, " ce_threshold {}", units::time(threshold));
+        if codel.ce_mask != 0 {
+            let _ = write!(text, " ce_threshold_selector {:#x}/{:#x}", codel.ce_selector, codel.ce_mask);
+        }
+    }
+    let _ = write!(
+        text,
+        " interval {} memory_limit {}{} drop_batch {}",
+        units::time(codel.interval),
+        units::size(fq_codel.memory_limit.into()),
+        if codel.ecn { " ecn" } else { " noecn" },
+        fq_codel.drop_batch
+    );
+    text
+}
+
+fn qdisc_counters(stats: &Stats) -> BTreeMap<String, u64> {
+    let counters: &[(&str, u64)] = match stats {
+        Stats::Fifo(fifo::Stats { drop_overlimit, .. }) => &[("drop_overlimit", *drop_overlimit)],
+        Stats::FqCodel(stats) => &fq_codel_counters(stats),
+    };
+    counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+}
+
+fn fq_codel_counters(stats: &fq_codel::Stats) -> [(&'static str, u64); 9] {
+    [
+        ("maxpacket", stats.maxpacket.into()),
+        ("drop_overlimit", stats.drop_overlimit),
+        ("drop_overmemory", stats.drop_overmemory),
+        ("new_flow_count", stats.new_flow_count),
+        ("ecn_mark", stats.ecn_mark),
+        ("ce_mark", stats.ce_mark),
+        ("new_flows_len", stats.new_flows_len.into()),
+        ("old_flows_len", stats.old_flows_len.into()),
+        ("memory_used", stats.memory_usage),
+    ]
+}
+
+#[allow(clippy::disallowed_methods)] // uptime is told to people, no algorithm sees it
+fn now() -> Instant {
+    Instant::now()
+}

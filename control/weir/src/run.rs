@@ -1,0 +1,172 @@
+//! `weir run`: from a file to a running dataplane and back.
+
+use crate::check::load;
+use crate::observe::{Instance, observe};
+use crate::plan::{Machine, environment, plan};
+use crate::socket::Socket;
+use anyhow::{Context, Result, bail};
+use dpdk::Eal;
+use engine::line::Line;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Runs until SIGINT or SIGTERM.
+///
+/// # Errors
+/// The configuration, the name, the EAL, a port, the memory; or a worker that died.
+pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode> {
+    let config = load(file)?.config;
+    let name = instance_name(file, name)?;
+    // Before anything is opened, so that no signal finds us half way.
+    let stop = Stop::on_signal()?;
+    let socket = Socket::claim(&name)?;
+    let environment = environment(&config, &Machine::look());
+    let eal_config = environment.eal(&name, verbose);
+    let _folder = RuntimeFolder::of(&eal_config.file_prefix);
+    let eal = Eal::init(&eal_config)?;
+    let mut line = Line::start(&eal, &plan(&config, secret()?))?;
+    warn(&line);
+    let instance = Instance::new(name, file, config);
+    let mebibytes = environment.packet_memory.div_ceil(1 << 20);
+    let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
+    println!(
+        "weir {}: ready ({}, {mebibytes} MiB of {memory} for packets); `weir show {}` for statistics, \
+         Ctrl-C to stop",
+        instance.name,
+        Eal::version(),
+        instance.name
+    );
+    let failed = serve(&mut line, &instance, &stop, &socket);
+    line.stop();
+    print!("{}", observe(&instance, &line));
+    if failed {
+        bail!("a worker ended by itself: this is a fault of weir, please report it");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Follows links and answers questions until told to stop; `true` if a worker died.
+fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &Socket) -> bool {
+    while !stop.wait(TEND) {
+        line.tend();
+        socket.answer(|| {
+            refresh(line, stop);
+            Ok(serde_json::to_string_pretty(&observe(instance, line))?)
+        });
+        if line.has_failed() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Has every worker send its statistics. A worker that is descheduled for longer than
+/// [`PATIENCE_MS`] is not waited for: its last statistics are shown.
+fn refresh(line: &mut Line, stop: &Stop) {
+    line.ask();
+    for _ in 0..PATIENCE_MS {
+        if line.fetch() || stop.wait(Duration::from_millis(1)) {
+            return;
+        }
+    }
+}
+
+/// SIGINT or SIGTERM, as something that can be waited for.
+struct Stop {
+    asked: Arc<AtomicBool>,
+    wake: Receiver<()>,
+}
+
+impl Stop {
+    fn on_signal() -> Result<Self> {
+        let asked = Arc::new(AtomicBool::new(false));
+        let (sender, wake) = channel();
+        let flag = asked.clone();
+        ctrlc::set_handler(move || {
+            flag.store(true, Ordering::Release);
+            let _ = sender.send(());
+        })
+        .context("cannot take SIGINT and SIGTERM")?;
+        Ok(Self { asked, wake })
+    }
+
+    /// Waits until asked to stop, at most for `span`; `true` once asked.
+    fn wait(&self, span: Duration) -> bool {
+        if !self.asked.load(Ordering::Acquire) {
+            let _ = self.wake.recv_timeout(span);
+        }
+        self.asked.load(Ordering::Acquire)
+    }
+}
+
+/// The folder that DPDK makes for a file prefix and leaves behind. Goes when dropped, after the EAL.
+struct RuntimeFolder(PathBuf);
+
+impl RuntimeFolder {
+    /// Where DPDK puts it: under /var/run for root, under the user's run-time directory for others.
+    fn of(file_prefix: &str) -> Self {
+        let base = match std::env::var_os("XDG_RUNTIME_DIR") {
+            _ if nix::unistd::geteuid().is_root() => PathBuf::from("/var/run"),
+            Some(dir) => PathBuf::from(dir),
+            None => PathBuf::from("/tmp"),
+        };
+        Self(base.join("dpdk").join(file_prefix))
+    }
+}
+
+impl Drop for RuntimeFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What ports do without, and MTUs that do not fit each other once drivers have had their say.
+fn warn(line: &Line) {
+    for link in line.links() {
+        for port in [&link.a, &link.b] {
+            for warning in &port.warnings {
+                eprintln!("weir: warning: port {}: {warning}", port.port.name());
+            }
+        }
+    }
+}
+
+/// The name given, else the file's without its extension. It becomes part of file names.
+fn instance_name(file: &Path, given: Option<String>) -> Result<String> {
+    let name = match given {
+        Some(name) => name,
+        None => file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
+    };
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('.') || !name.chars().all(fine) {
+        bail!(
+            "the name {name:?} cannot be used: give --name with 1 to {NAME_MAX} of the characters \
+             a-z A-Z 0-9 - _ . and no dot in front"
+        );
+    }
+    Ok(name)
+}
+
+/// Sixteen bytes that nobody can know.
+fn secret() -> Result<[u8; 16]> {
+    let mut secret = [0; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut secret))
+        .context("cannot read /dev/urandom for the secret of the flow hash")?;
+    Ok(secret)
+}
+
+/// How often links are looked at and questions answered: a fifth of the 100 ms that packets are
+/// held for a lost link by default.
+const TEND: Duration = Duration::from_millis(20);
+
+/// How long a worker may take to send its statistics, in milliseconds.
+const PATIENCE_MS: u32 = 200;
+
+/// Names become part of the EAL's file names and of a socket's path (108 bytes in all).
+const NAME_MAX: usize = 40;

@@ -1,0 +1,63 @@
+//! The EAL for tests: one per process, shared by all tests in turn.
+//!
+//! `cargo test` runs tests as threads of one process, DPDK starts once per process, and its ports
+//! and pools have names. So [`eal`] starts it the first time, and the guard it returns lets one
+//! test in at a time.
+
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::eal::{Eal, EalConfig};
+
+/// The running EAL, for one test at a time.
+pub struct TestEal {
+    eal: &'static Eal,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Waits for its turn and returns the EAL: no hugepages, no PCI, 256 MiB, main lcore 0 and worker
+/// lcore 1, both on any CPU.
+///
+/// # Panics
+/// If the EAL does not start: no test of this kind can say anything then.
+#[allow(clippy::panic, reason = "a test helper; the reason must reach the person who runs the test")]
+pub fn eal() -> TestEal {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let eal = EAL.get_or_init(|| match Eal::init(&config()) {
+        Ok(eal) => eal,
+        Err(error) => panic!("{error}"),
+    });
+    TestEal { eal, _turn: turn }
+}
+
+impl Deref for TestEal {
+    type Target = Eal;
+
+    fn deref(&self) -> &Eal {
+        self.eal
+    }
+}
+
+/// Test programs may run side by side under one prefix: without a shared configuration and telemetry
+/// they leave nothing there but one empty directory.
+fn config() -> EalConfig {
+    let cpus = allowed_cpus();
+    EalConfig::new("dpdk-test")
+        .arg("--no-huge")
+        .arg("-m")
+        .arg("256")
+        .arg("--no-shconf")
+        .arg("--no-pci")
+        .arg("--no-telemetry")
+        .arg(format!("--lcores=0@({cpus}),1@({cpus})"))
+}
+
+/// The CPUs this process may use, as `/proc` lists them: `0-3,8`.
+fn allowed_cpus() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map_or("0".to_owned(), |list| list.trim().to_owned())
+}
+
+static EAL: OnceLock<Eal> = OnceLock::new();
+static TURN: Mutex<()> = Mutex::new(());

@@ -1,0 +1,144 @@
+//! What is counted, for each direction. Counters only ever rise.
+
+use shaper::packet::DropReason;
+
+/// Packets and their frame bytes (Ethernet header included, FCS not).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Every way to lose a packet between receive and transmit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The discipline dropped it.
+    Qdisc(DropReason),
+    /// Larger than the egress port's MTU.
+    Oversize,
+    /// The egress link was down for longer than `link-down-hold`.
+    LinkDown,
+    /// The driver refused this one frame for longer than [`crate::direction::REFUSAL_BOUND`].
+    Refused,
+    /// Still queued when the link was taken out of service.
+    Stop,
+}
+
+/// Losses by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses([Tally; Loss::COUNT]);
+
+impl Tally {
+    /// Counts one packet of `bytes`.
+    #[inline]
+    pub fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    /// The sum of two tallies.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl Losses {
+    /// Counts one lost packet.
+    #[inline]
+    pub fn add(&mut self, loss: Loss, bytes: u32) {
+        if let Some(tally) = self.0.get_mut(loss.index()) {
+            tally.add(bytes);
+        }
+    }
+
+    /// What was lost for one reason.
+    pub fn of(&self, loss: Loss) -> Tally {
+        self.0.get(loss.index()).copied().unwrap_or_default()
+    }
+
+    /// All losses.
+    pub fn total(&self) -> Tally {
+        self.0.iter().fold(Tally::default(), |sum, tally| sum.plus(*tally))
+    }
+
+    /// Reason and tally of each loss, in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = (Loss, Tally)> + '_ {
+        Loss::ALL.into_iter().zip(self.0)
+    }
+}
+
+impl Loss {
+    const COUNT: usize = 13;
+
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Qdisc(DropReason::Codel),
+        Self::Qdisc(DropReason::Blue),
+        Self::Qdisc(DropReason::OverLimit),
+        Self::Qdisc(DropReason::OverMemory),
+        Self::Qdisc(DropReason::Overflow),
+        Self::Qdisc(DropReason::AckFilter),
+        Self::Qdisc(DropReason::Change),
+        Self::Qdisc(DropReason::Uncuttable),
+        Self::Qdisc(DropReason::Flush),
+        Self::Oversize,
+        Self::LinkDown,
+        Self::Refused,
+        Self::Stop,
+    ];
+
+    /// The counter's name, as in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Qdisc(DropReason::Codel) => "codel",
+            Self::Qdisc(DropReason::Blue) => "blue",
+            Self::Qdisc(DropReason::OverLimit) => "overlimit",
+            Self::Qdisc(DropReason::OverMemory) => "overmemory",
+            Self::Qdisc(DropReason::Overflow) => "overflow",
+            Self::Qdisc(DropReason::AckFilter) => "ack-filter",
+            Self::Qdisc(DropReason::Change) => "change",
+            Self::Qdisc(DropReason::Uncuttable) => "uncuttable",
+            Self::Qdisc(DropReason::Flush) => "flush",
+            Self::Oversize => "oversize",
+            Self::LinkDown => "link-down",
+            Self::Refused => "tx-refused",
+            Self::Stop => "stop",
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Qdisc(reason) => reason as usize,
+            Self::Oversize => 9,
+            Self::LinkDown => 10,
+            Self::Refused => 11,
+            Self::Stop => 12,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_counter_and_a_name_of_its_own() {
+        let mut losses = Losses::default();
+        for (position, loss) in Loss::ALL.into_iter().enumerate() {
+            assert_eq!(loss.index(), position);
+            losses.add(loss, position as u32 + 1);
+        }
+        for (position, (loss, tally)) in losses.iter().enumerate() {
+            assert_eq!(loss, Loss::ALL[position]);
+            assert_eq!(tally, Tally { packets: 1, bytes: position as u64 + 1 });
+        }
+        let mut names: Vec<_> = Loss::ALL.iter().map(|loss| loss.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Loss::ALL.len());
+        assert_eq!(losses.total().packets, Loss::ALL.len() as u64);
+    }
+}

@@ -1,0 +1,270 @@
+//! All that waits for one wire: a small control queue, the discipline, and the rate.
+//!
+//! * The **control queue** holds what keeps a link alive and must not wait behind, or be judged by,
+//!   an AQM: ARP, neighbour discovery, LLDP, STP, LACP, BFD. It goes first, but never twice in a
+//!   row while data waits, and it is capped ([`CONTROL_SLOTS`]): what does not fit takes the way
+//!   of ordinary packets. So a flood of ARP gets half of the frames at most, and what is more of
+//!   it is policed by the discipline like any flow. Control frames are charged to the rate.
+//! * The **rate** decides when the next frame may leave; the discipline decides which.
+//!
+//! Generic over the packet, so that tests run it without DPDK.
+
+use shaper::packet::{Arrival, Delivery, DropReason, Piece};
+use shaper::qdisc::Qdisc;
+use shaper::rate::{Limiter, Overhead};
+use shaper::rng::SplitMix;
+use shaper::time::Instant;
+use std::collections::VecDeque;
+
+use crate::counters::Tally;
+
+/// What waits for one wire.
+#[derive(Debug)]
+pub struct Egress<P> {
+    control: VecDeque<Delivery<P>>,
+    control_bytes: u64,
+    control_went_last: bool,
+    control_stats: ControlStats,
+    qdisc: Qdisc<P>,
+    limiter: Option<Limiter>,
+    overhead: Overhead,
+    rng: SplitMix,
+}
+
+/// What the control queue did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlStats {
+    /// Frames that went through it.
+    pub sent: Tally,
+    /// Control frames that found it full and took the way of ordinary packets.
+    pub spilled: Tally,
+}
+
+/// Frames the control queue holds. Far more than any link-keeping protocol has under way at once;
+/// at 64 kbit/s still only half a second of minimum-size frames.
+pub const CONTROL_SLOTS: usize = 64;
+
+impl<P> Egress<P> {
+    /// An empty egress. `limiter` is `None` where the wire itself sets the rate.
+    pub fn new(qdisc: Qdisc<P>, limiter: Option<Limiter>, overhead: Overhead, rng: SplitMix) -> Self {
+        Self {
+            control: VecDeque::with_capacity(CONTROL_SLOTS),
+            control_bytes: 0,
+            control_went_last: false,
+            control_stats: ControlStats::default(),
+            qdisc,
+            limiter,
+            overhead,
+            rng,
+        }
+    }
+
+    /// Queues one packet.
+    #[inline]
+    pub fn enqueue(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival<'_>,
+        is_control: bool,
+        mut piece: Piece<P>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) {
+        if self.is_empty()
+            && let Some(limiter) = &mut self.limiter
+        {
+            limiter.idle_until(now);
+        }
+        self.overhead.fill(&mut piece, arrival.network_offset);
+        if is_control {
+            if self.control.len() < CONTROL_SLOTS {
+                self.control_bytes += u64::from(piece.frame_len);
+                self.control.push_back(as_is(now, arrival, piece));
+                return;
+            }
+            self.control_stats.spilled.add(piece.frame_len);
+        }
+        self.qdisc.enqueue(now, &mut self.rng, arrival, core::iter::once(piece), doomed);
+    }
+
+    /// Takes the packet that may leave `now`, if there is one.
+    #[inline]
+    pub fn dequeue(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
+        if self.limiter.as_ref().is_some_and(|limiter| !limiter.ready(now)) {
+            return None;
+        }
+        let delivery = self.choose(now, doomed)?;
+        if let Some(limiter) = &mut self.limiter {
+            limiter.charge(now, delivery.adjusted);
+        }
+        Some(delivery)
+    }
+
+    #[inline]
+    fn choose(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
+        let data_has_its_turn = self.control_went_last && !self.qdisc.is_empty();
+        if !self.control.is_empty() && !data_has_its_turn {
+            self.control_went_last = true;
+            return self.take_control();
+        }
+        self.control_went_last = false;
+        match self.qdisc.dequeue(now, &mut self.rng, doomed) {
+            // The AQM may have dropped all that waited: control goes on then.
+            None => self.take_control(),
+            some => some,
+        }
+    }
+
+    fn take_control(&mut self) -> Option<Delivery<P>> {
+        let delivery = self.control.pop_front()?;
+        self.control_bytes -= u64::from(delivery.len);
+        self.control_stats.sent.add(delivery.len);
+        Some(delivery)
+    }
+
+    /// When the next dequeue can yield something: `None` while nothing waits.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        if self.is_empty() {
+            return None;
+        }
+        Some(self.limiter.as_ref().map_or(Instant::ZERO, Limiter::next))
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.qdisc.is_empty() && self.control.is_empty()
+    }
+
+    /// Packets and bytes that wait.
+    pub fn queued(&self) -> Tally {
+        Tally {
+            packets: self.control.len() as u64 + self.qdisc.len() as u64,
+            bytes: self.control_bytes + self.qdisc.backlog(),
+        }
+    }
+
+    /// Gives every waiting packet back, control frames first.
+    pub fn flush(&mut self, doomed: &mut impl FnMut(P, DropReason)) {
+        while let Some(delivery) = self.control.pop_front() {
+            doomed(delivery.packet, DropReason::Flush);
+        }
+        self.control_bytes = 0;
+        self.qdisc.flush(doomed);
+    }
+
+    /// The discipline, for its statistics.
+    pub fn qdisc(&self) -> &Qdisc<P> {
+        &self.qdisc
+    }
+
+    /// The rate limiter, if there is one.
+    pub fn limiter(&self) -> Option<&Limiter> {
+        self.limiter.as_ref()
+    }
+
+    /// What the control queue did.
+    pub fn control_stats(&self) -> ControlStats {
+        self.control_stats
+    }
+}
+
+#[inline]
+fn as_is<P>(now: Instant, arrival: &Arrival<'_>, piece: Piece<P>) -> Delivery<P> {
+    Delivery {
+        len: piece.frame_len,
+        adjusted: piece.adjusted,
+        segs: piece.segs,
+        ds: arrival.ds,
+        rewrite: false,
+        enqueued: now,
+        tin: 0,
+        packet: piece.packet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shaper::packet::DsField;
+    use shaper::qdisc::{Params, fifo};
+    use shaper::time::Duration;
+    use shaper::units::Rate;
+
+    const FRAME: u32 = 125; // 1 ms at 1 Mbit/s
+
+    fn egress(limit: u32, rate: Option<u64>) -> Egress<u32> {
+        let params = Params::Fifo(fifo::Params { limit, ..fifo::Params::default() });
+        let qdisc = Qdisc::new(&params, limit as usize).unwrap();
+        let limiter =
+            rate.map(|bits| Limiter::new(Rate::from_bits_per_sec(bits), Duration::from_millis(10)).unwrap());
+        Egress::new(qdisc, limiter, Overhead::default(), SplitMix::new(1, 2))
+    }
+
+    fn put(egress: &mut Egress<u32>, now: Instant, id: u32, is_control: bool, lost: &mut Vec<u32>) {
+        let arrival = Arrival { ds: DsField::NONE, network_offset: 14, ..Arrival::default() };
+        let piece = Piece::single(id, FRAME, 2304);
+        egress.enqueue(now, &arrival, is_control, piece, &mut |id, _| lost.push(id));
+    }
+
+    fn drain(egress: &mut Egress<u32>, now: Instant) -> Vec<u32> {
+        std::iter::from_fn(|| egress.dequeue(now, &mut |_, _| ())).map(|d| d.packet).collect()
+    }
+
+    #[test]
+    fn control_goes_first_but_never_twice_while_data_waits() {
+        let mut egress = egress(100, None);
+        let mut lost = Vec::new();
+        for id in 0..3 {
+            put(&mut egress, Instant::ZERO, id, false, &mut lost);
+            put(&mut egress, Instant::ZERO, 100 + id, true, &mut lost);
+        }
+        put(&mut egress, Instant::ZERO, 103, true, &mut lost);
+        assert_eq!(egress.queued(), Tally { packets: 7, bytes: 7 * u64::from(FRAME) });
+        assert_eq!(drain(&mut egress, Instant::ZERO), [100, 0, 101, 1, 102, 2, 103]);
+        assert_eq!(egress.queued(), Tally::default());
+        assert_eq!(egress.control_stats().sent.packets, 4);
+    }
+
+    #[test]
+    fn a_control_flood_spills_into_the_discipline_and_is_policed_there() {
+        let mut egress = egress(10, None);
+        let mut lost = Vec::new();
+        for id in 0..100 {
+            put(&mut egress, Instant::ZERO, id, true, &mut lost);
+        }
+        let spilled = 100 - CONTROL_SLOTS as u64;
+        assert_eq!(egress.control_stats().spilled.packets, spilled);
+        assert_eq!(lost.len() as u64, spilled - 10, "the discipline had room for ten");
+        assert_eq!(drain(&mut egress, Instant::ZERO).len() + lost.len(), 100);
+    }
+
+    #[test]
+    fn control_frames_are_charged_to_the_rate() {
+        let mut egress = egress(100, Some(1_000_000));
+        let mut lost = Vec::new();
+        let start = Instant::ZERO + Duration::from_millis(5_000);
+        for id in 0..4 {
+            put(&mut egress, start, id, id % 2 == 0, &mut lost);
+        }
+        for step in 0..4 {
+            let now = start + Duration::from_millis(step);
+            assert_eq!(drain(&mut egress, now).len(), 1, "one frame a millisecond, no idle credit");
+            let expected = (step < 3).then(|| now + Duration::from_millis(1));
+            assert_eq!(egress.next_wakeup(), expected);
+        }
+    }
+
+    #[test]
+    fn flush_gives_everything_back() {
+        let mut egress = egress(100, Some(1_000_000));
+        let mut lost = Vec::new();
+        for id in 0..4 {
+            put(&mut egress, Instant::ZERO, id, id % 2 == 0, &mut lost);
+        }
+        egress.flush(&mut |id, _| lost.push(id));
+        lost.sort_unstable();
+        assert_eq!(lost, [0, 1, 2, 3]);
+        assert!(egress.is_empty());
+        assert_eq!(egress.queued(), Tally::default());
+    }
+}

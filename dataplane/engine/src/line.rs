@@ -1,0 +1,242 @@
+//! Everything between a [`Plan`] and a running dataplane: ports opened, pools made, workers
+//! launched; then link states followed and statistics fetched; at last all of it given back.
+//!
+//! Runs on the control thread. A plan that cannot be carried out whole leaves nothing running.
+
+use crate::builder::Builder;
+use crate::clock::Clock;
+use crate::direction::Direction;
+use crate::links::{Action, LinkWatch, Side};
+use crate::mailbox::{self, Command, Control};
+use crate::page::Page;
+use crate::plan::{Plan, StartError, Way};
+use crate::worker::{Poll, Worker};
+use dpdk::port::{PortInfo, PortWarning};
+use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
+
+/// A running dataplane.
+#[derive(Debug)]
+pub struct Line {
+    // Before the links: a worker that still runs holds queues of their ports.
+    workers: Vec<LineWorker>,
+    links: Vec<LineLink>,
+}
+
+/// One link at work.
+#[derive(Debug)]
+pub struct LineLink {
+    /// Port `a`.
+    pub a: LinePort,
+    /// Port `b`.
+    pub b: LinePort,
+    /// The ways that are forwarded, with their place.
+    pub ways: Vec<(Way, Place)>,
+    watch: LinkWatch,
+    /// Queues of a way that is not forwarded; a started port keeps them all.
+    _idle: Vec<(RxQueue, TxQueue)>,
+}
+
+/// Where a direction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the worker.
+    pub worker: usize,
+    /// Index of the direction on the worker's page.
+    pub direction: usize,
+}
+
+/// One port at work.
+#[derive(Debug)]
+pub struct LinePort {
+    /// The port.
+    pub port: Port,
+    /// Its capabilities.
+    pub info: PortInfo,
+    /// What it receives into.
+    pub pool: Mempool,
+    /// What it does without.
+    pub warnings: Vec<PortWarning>,
+}
+
+/// One worker, as control sees it.
+#[derive(Debug)]
+pub struct LineWorker {
+    /// Its lcore.
+    pub lcore: u32,
+    /// Where it reads the time.
+    pub clock: &'static str,
+    /// Its last statistics.
+    pub page: Page,
+    control: Control,
+    /// `None` once it has been stopped.
+    handle: Option<LcoreHandle<Worker>>,
+}
+
+impl Line {
+    /// Opens, builds and launches everything. The links are dealt out over the worker lcores.
+    ///
+    /// # Errors
+    /// [`StartError`]; all that was opened is closed again.
+    pub fn start(eal: &Eal, plan: &Plan) -> Result<Self, StartError> {
+        let lcores = Lcore::workers(eal);
+        if lcores.is_empty() {
+            return Err(StartError::NoWorker);
+        }
+        let used = lcores.len().min(plan.links.len().max(1));
+        let mut directions: Vec<Vec<Direction>> = (0..used).map(|_| Vec::new()).collect();
+        let mut links = Vec::new();
+        for (index, link) in plan.links.iter().enumerate() {
+            let worker = index % used;
+            if let Some(directions) = directions.get_mut(worker) {
+                let builder = Builder { eal, link, secret: plan.secret, index, worker };
+                let built = builder
+                    .build(directions)
+                    .map_err(|fault| StartError::Link { link: link.name.clone(), fault: Box::new(fault) })?;
+                links.push(built);
+            }
+        }
+        let mut workers = Vec::new();
+        for (lcore, directions) in lcores.iter().zip(directions) {
+            workers.push(LineWorker::launch(eal, lcore, directions, plan.poll)?);
+        }
+        let mut line = Self { workers, links };
+        line.tend();
+        Ok(line)
+    }
+
+    /// Follows the link states. Call it some tens of times a second.
+    pub fn tend(&mut self) {
+        for link in &mut self.links {
+            for action in link.watch.observe(link.a.is_up(), link.b.is_up()) {
+                let done = match action {
+                    Action::Tell(side, up) => tell(&self.workers, link, side, up),
+                    Action::Hold(side) => link.port(side).port.set_link_down().is_ok(),
+                    Action::Release(side) => link.port(side).port.set_link_up().is_ok(),
+                };
+                if !done {
+                    link.watch.failed(action);
+                }
+            }
+        }
+    }
+
+    /// The links.
+    pub fn links(&self) -> &[LineLink] {
+        &self.links
+    }
+
+    /// The workers, with the pages they sent last.
+    pub fn workers(&self) -> &[LineWorker] {
+        &self.workers
+    }
+
+    /// Asks every worker for its statistics; they come within a turn, see [`Line::fetch`]. A worker
+    /// that is stuck is asked no more, its last page stays.
+    pub fn ask(&self) {
+        for worker in self.workers.iter().filter(|worker| worker.handle.is_some()) {
+            let page = Box::new(Page::new(worker.page.directions.len()));
+            let _ = worker.control.send(Command::Report(page));
+        }
+    }
+
+    /// Takes the statistics that have come; `true` if every worker that runs has sent some.
+    pub fn fetch(&mut self) -> bool {
+        let mut all = true;
+        for worker in self.workers.iter_mut().filter(|worker| worker.handle.is_some()) {
+            match worker.control.page() {
+                Some(page) => worker.page = *page,
+                None => all = false,
+            }
+        }
+        all
+    }
+
+    /// Whether a worker has ended by itself, which it never should.
+    pub fn has_failed(&self) -> bool {
+        self.workers.iter().any(|worker| worker.handle.as_ref().is_some_and(LcoreHandle::is_finished))
+    }
+
+    /// Stops the workers: they stop receiving, send what is due, give up the rest, counted. Their
+    /// last statistics stay; the ports stay open until the line is dropped.
+    pub fn stop(&mut self) {
+        for worker in &self.workers {
+            let _ = worker.control.send(Command::Stop);
+        }
+        for worker in &mut self.workers {
+            let Some(handle) = worker.handle.take() else { continue };
+            if let Ok(ended) = handle.join() {
+                ended.report(&mut worker.page);
+            }
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl LineLink {
+    pub(crate) fn new(
+        a: LinePort,
+        b: LinePort,
+        ways: Vec<(Way, Place)>,
+        watch: LinkWatch,
+        idle: Vec<(RxQueue, TxQueue)>,
+    ) -> Self {
+        Self { a, b, ways, watch, _idle: idle }
+    }
+
+    fn port(&self, side: Side) -> &LinePort {
+        match side {
+            Side::A => &self.a,
+            Side::B => &self.b,
+        }
+    }
+}
+
+impl LinePort {
+    /// Whether the link is up and the device is there.
+    pub fn is_up(&self) -> bool {
+        !self.port.vanished() && (self.port.link().is_ok_and(|link| link.up) || self.is_elsewhere())
+    }
+
+    /// Whether this is a tap in another network namespace. Its driver asks for the link state in the
+    /// namespace that it was made in, so it says "down" for ever, while frames pass.
+    fn is_elsewhere(&self) -> bool {
+        self.info.driver == "net_tap"
+            && nix::net::if_::if_nameindex()
+                .is_ok_and(|here| here.iter().all(|interface| interface.index() != self.info.if_index))
+    }
+}
+
+impl LineWorker {
+    fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
+        let (control, mailbox) = mailbox::pair();
+        let clock = Clock::start(eal);
+        let (cause, page) = (clock.source(), Page::new(directions.len()));
+        let worker = Worker::new(directions, mailbox);
+        let handle = lcore.launch(move || {
+            // Naps end on time then; without it they end late, which is no failure.
+            let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
+            worker.run(clock, poll)
+        })?;
+        Ok(Self { lcore: lcore.id(), clock: cause, page, control, handle: Some(handle) })
+    }
+}
+
+/// Tells the direction that sends on `side`, if there is one.
+fn tell(workers: &[LineWorker], link: &LineLink, side: Side, up: bool) -> bool {
+    let sender = match side {
+        Side::A => Way::Down,
+        Side::B => Way::Up,
+    };
+    link.ways.iter().filter(|(way, _)| *way == sender).all(|(_, place)| {
+        let command = Command::Link { direction: place.direction, up };
+        workers.get(place.worker).is_some_and(|worker| worker.control.send(command).is_ok())
+    })
+}
+
+/// The kernel may delay a nap by 50 µs by default, which would double it.
+const TIMER_SLACK_NS: u64 = 1_000;

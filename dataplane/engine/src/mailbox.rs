@@ -1,0 +1,80 @@
+//! The only way between control and packet path: two bounded queues of owned messages.
+//!
+//! Control puts a [`Command`], the worker takes one at a burst boundary. A statistics page is a
+//! command too: it travels empty to the worker and comes back filled, so the worker never
+//! allocates, never waits, and shares nothing. The queues are lock-free arrays; an empty one costs
+//! the worker two loads a turn.
+
+use crate::page::Page;
+use crossbeam_queue::ArrayQueue;
+use std::sync::Arc;
+
+/// What control asks of a worker.
+#[derive(Debug)]
+pub enum Command {
+    /// Fill this page and send it back.
+    Report(Box<Page>),
+    /// The egress link of a direction went up or down.
+    Link {
+        /// Index of the direction within the worker.
+        direction: usize,
+        /// Whether the link is up now.
+        up: bool,
+    },
+    /// Stop receiving, send what is due, then return.
+    Stop,
+}
+
+/// The control side.
+#[derive(Clone, Debug)]
+pub struct Control {
+    commands: Arc<ArrayQueue<Command>>,
+    pages: Arc<ArrayQueue<Box<Page>>>,
+}
+
+/// The worker's side.
+#[derive(Debug)]
+pub struct Mailbox {
+    commands: Arc<ArrayQueue<Command>>,
+    pages: Arc<ArrayQueue<Box<Page>>>,
+}
+
+/// A connected pair.
+pub fn pair() -> (Control, Mailbox) {
+    let commands = Arc::new(ArrayQueue::new(DEPTH));
+    let pages = Arc::new(ArrayQueue::new(DEPTH));
+    (Control { commands: commands.clone(), pages: pages.clone() }, Mailbox { commands, pages })
+}
+
+impl Control {
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// The command itself when the worker has not taken the last [`DEPTH`] ones: it is stuck.
+    pub fn send(&self, command: Command) -> Result<(), Command> {
+        self.commands.push(command)
+    }
+
+    /// A page that has come back.
+    pub fn page(&self) -> Option<Box<Page>> {
+        self.pages.pop()
+    }
+}
+
+impl Mailbox {
+    /// The next command.
+    #[inline]
+    pub fn take(&self) -> Option<Command> {
+        self.commands.pop()
+    }
+
+    /// Sends a filled page back. When control has not fetched the last [`DEPTH`] ones the page is
+    /// returned to the caller, who owns it.
+    pub fn give(&self, page: Box<Page>) -> Option<Box<Page>> {
+        self.pages.push(page).err()
+    }
+}
+
+/// Messages under way in one direction. Control has one page under way at a time and one command
+/// per direction and link change; 64 is never filled by a worker that turns.
+pub const DEPTH: usize = 64;

@@ -1,0 +1,60 @@
+//! A page of statistics: filled by the worker on request, read by control, never shared.
+
+use crate::clock::ClockStats;
+use crate::counters::Tally;
+use crate::direction::Counters;
+use crate::egress::ControlStats;
+use crate::gaps::Gaps;
+use shaper::qdisc::Stats;
+use shaper::rate;
+use shaper::time::Instant;
+
+/// Everything one worker knows.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// When it was filled, on the worker's clock.
+    pub at: Instant,
+    /// The loop.
+    pub turns: Turns,
+    /// Gaps in its polling.
+    pub gaps: Gaps,
+    /// What the clock had to mend.
+    pub clock: ClockStats,
+    /// Its directions, in the order they were given to it.
+    pub directions: Vec<DirectionPage>,
+}
+
+/// What the loop did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// Turns in all.
+    pub total: u64,
+    /// Turns that moved no packet.
+    pub idle: u64,
+    /// Times it slept because nothing was to be done.
+    pub sleeps: u64,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirectionPage {
+    /// In, out, lost.
+    pub counters: Counters,
+    /// Queued, between in and out.
+    pub waiting: Tally,
+    /// The control queue.
+    pub control: ControlStats,
+    /// The discipline.
+    pub qdisc: Option<Stats>,
+    /// The rate limiter, where there is one.
+    pub limiter: Option<rate::Stats>,
+    /// Whether the egress link is up.
+    pub link_up: bool,
+}
+
+impl Page {
+    /// A page with room for `directions`.
+    pub fn new(directions: usize) -> Self {
+        Self { directions: vec![DirectionPage::default(); directions], ..Self::default() }
+    }
+}

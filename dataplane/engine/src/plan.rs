@@ -1,0 +1,144 @@
+//! What a dataplane shall be, and why it could not be made.
+
+use crate::pool::{self, PoolSum};
+use crate::worker::Poll;
+use dpdk::{EalError, LcoreError, MempoolError, PortError};
+use shaper::qdisc;
+use shaper::rate::{Overhead, RateError};
+use shaper::time::Duration;
+use shaper::units::Rate;
+use thiserror::Error;
+
+/// What to build.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The links.
+    pub links: Vec<LinkPlan>,
+    /// What workers do while there is nothing to do.
+    pub poll: Poll,
+    /// Secret of the flow hash: random bytes, so that nobody can choose collisions.
+    pub secret: [u8; 16],
+}
+
+/// Two ports and what happens between them.
+#[derive(Clone, Debug)]
+pub struct LinkPlan {
+    /// Its name.
+    pub name: String,
+    /// The port on one side.
+    pub a: PortPlan,
+    /// The port on the other side.
+    pub b: PortPlan,
+    /// From `a` to `b`; nothing is forwarded that way if `None`.
+    pub up: Option<DirectionPlan>,
+    /// From `b` to `a`.
+    pub down: Option<DirectionPlan>,
+    /// How long packets are kept for a port whose link is down.
+    pub link_down_hold: Duration,
+    /// Take the other port's link down while one port's link is down.
+    pub propagate_link: bool,
+}
+
+/// One port.
+#[derive(Clone, Debug)]
+pub struct PortPlan {
+    /// What DPDK attaches: a PCI address, or a vdev with its arguments.
+    pub devargs: String,
+    /// MTU in bytes.
+    pub mtu: u16,
+    /// Receive descriptors.
+    pub rx_ring: u16,
+    /// Transmit descriptors.
+    pub tx_ring: u16,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectionPlan {
+    /// The discipline.
+    pub qdisc: qdisc::Params,
+    /// The rate; as fast as the wire takes it if `None`.
+    pub bandwidth: Option<Rate>,
+    /// What a packet is charged.
+    pub overhead: Overhead,
+    /// Lateness that is made up at most.
+    pub catch_up: Duration,
+}
+
+/// Which direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From `a` to `b`.
+    Up,
+    /// From `b` to `a`.
+    Down,
+}
+
+/// Why a plan could not be carried out.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// A link could not be built.
+    #[error("link {link:?}: {fault}")]
+    Link {
+        /// Its name.
+        link: String,
+        /// What stood in the way.
+        fault: Box<LinkFault>,
+    },
+    /// Nothing to run the loop on.
+    #[error("no worker lcore: give EAL one more CPU (eal.lcores)")]
+    NoWorker,
+    /// A worker could not be launched.
+    #[error(transparent)]
+    Launch(#[from] LcoreError),
+}
+
+/// What stands in the way of a link.
+#[derive(Debug, Error)]
+pub enum LinkFault {
+    /// A device could not be attached.
+    #[error(transparent)]
+    Attach(#[from] EalError),
+    /// A port could not be set up.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A driver carries another MTU than the plan asks for.
+    #[error(
+        "port {port} carries an MTU of {min} to {max} bytes, not {asked}: set its mtu to what it carries"
+    )]
+    Mtu {
+        /// The port.
+        port: String,
+        /// MTU asked for.
+        asked: u16,
+        /// Smallest it carries.
+        min: u16,
+        /// Largest it carries.
+        max: u32,
+    },
+    /// No memory for packets.
+    #[error("{cause}\n  it needs {sum}")]
+    Pool {
+        /// What DPDK said.
+        cause: MempoolError,
+        /// What was asked for.
+        sum: PoolSum,
+    },
+    /// The discipline's parameters.
+    #[error(transparent)]
+    Qdisc(#[from] qdisc::ParamError),
+    /// The rate.
+    #[error(transparent)]
+    Rate(#[from] RateError),
+}
+
+impl LinkPlan {
+    /// How many mbufs each port needs, `a` first, when `lcores` cache them.
+    pub fn pools(&self, lcores: u32) -> [PoolSum; 2] {
+        let sum = |rx: &PortPlan, tx: &PortPlan, way: &Option<DirectionPlan>| {
+            let slots = way.as_ref().map_or(0, |way| pool::slots(&way.qdisc));
+            PoolSum::new(rx.rx_ring, tx.tx_ring, rx.mtu, slots, lcores)
+        };
+        [sum(&self.a, &self.b, &self.up), sum(&self.b, &self.a, &self.down)]
+    }
+}

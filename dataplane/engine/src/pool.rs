@@ -1,0 +1,143 @@
+//! How many mbufs a receiving port needs: a sum that can be read term by term.
+//!
+//! Each port receives into a pool of its own, so that one bloated direction cannot starve the
+//! other's receive ring. A packet received on a port may stand in its receive ring, in the
+//! discipline, in the egress's control queue and out-box, in the other port's transmit ring, or in
+//! an lcore's pool cache; the pool holds all of these full at once. So receive never runs dry
+//! because of our own queues, and the discipline's limit is what drops.
+
+use crate::egress::CONTROL_SLOTS;
+use dpdk::Burst;
+use shaper::qdisc::Params;
+use std::fmt;
+
+/// The terms of the sum, in mbufs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSum {
+    /// Descriptors of the port's own receive ring.
+    pub rx_ring: u32,
+    /// Descriptors of the other port's transmit ring.
+    pub tx_ring: u32,
+    /// Packets the discipline can hold.
+    pub qdisc_slots: u32,
+    /// Mbufs that one packet of the port's MTU takes.
+    pub segments: u32,
+    /// Packets held beside the discipline: the control queue.
+    pub held: u32,
+    /// Lcores that cache mbufs of the pool.
+    pub lcores: u32,
+    /// Mbufs each of them may keep: one and a half times the cache size.
+    pub cache: u32,
+    /// Bursts under way: one coming in, one going out.
+    pub bursts: u32,
+}
+
+/// Data bytes of one mbuf: a full frame with two VLAN tags, with DPDK's customary headroom before
+/// it, and what NICs demand as receive buffer size (2 KiB).
+pub const DATA_ROOM: u32 = 2048;
+
+/// Mbufs an lcore caches. Large enough that a burst seldom reaches the shared ring.
+pub const CACHE: u32 = 256;
+
+/// Buffer of one mbuf in bytes: data room and the headroom before it.
+pub const BUFFER: u32 = DATA_ROOM + 128;
+
+/// What the disciplines call truesize for a packet in one mbuf: buffer and mbuf header.
+pub const TRUESIZE: u32 = BUFFER + 128;
+
+/// Memory of one mbuf in bytes where packet memory lies in hugepages: truesize and the pool's
+/// object header.
+pub const MBUF_BYTES: u64 = TRUESIZE as u64 + 64;
+
+/// The same in ordinary memory: DPDK puts no mbuf across a page border, so that each takes one page.
+pub const MBUF_BYTES_ORDINARY: u64 = 4096;
+
+impl PoolSum {
+    /// The sum for a port with these rings and MTU, whose packets wait in a discipline of
+    /// `qdisc_slots`.
+    pub fn new(rx_ring: u16, tx_ring: u16, mtu: u16, qdisc_slots: u32, lcores: u32) -> Self {
+        Self {
+            rx_ring: rx_ring.into(),
+            tx_ring: tx_ring.into(),
+            qdisc_slots,
+            segments: (u32::from(mtu) + L2_MAX).div_ceil(DATA_ROOM),
+            held: CONTROL_SLOTS as u32,
+            lcores,
+            cache: CACHE + CACHE / 2,
+            bursts: 2 * Burst::CAPACITY as u32,
+        }
+    }
+
+    /// Mbufs in all.
+    pub fn total(&self) -> u32 {
+        let packets = u64::from(self.qdisc_slots)
+            + u64::from(self.held)
+            + u64::from(self.bursts)
+            + u64::from(self.rx_ring)
+            + u64::from(self.tx_ring);
+        let mbufs = packets * u64::from(self.segments) + u64::from(self.lcores) * u64::from(self.cache);
+        u32::try_from(mbufs).unwrap_or(u32::MAX)
+    }
+
+    /// Memory in bytes, in hugepages or in ordinary pages.
+    pub fn bytes(&self, hugepages: bool) -> u64 {
+        u64::from(self.total()) * if hugepages { MBUF_BYTES } else { MBUF_BYTES_ORDINARY }
+    }
+}
+
+impl fmt::Display for PoolSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "(rx ring {} + tx ring {} + qdisc slots {} + held {} + bursts {}) x {} segment{} \
+             + {} lcore{} x cache {} = {} mbufs",
+            self.rx_ring,
+            self.tx_ring,
+            self.qdisc_slots,
+            self.held,
+            self.bursts,
+            self.segments,
+            if self.segments == 1 { "" } else { "s" },
+            self.lcores,
+            if self.lcores == 1 { "" } else { "s" },
+            self.cache,
+            self.total(),
+        )
+    }
+}
+
+/// Packets a discipline with these parameters can ever hold at once: its packet limit, or its
+/// memory limit where that is reached first by packets of one mbuf, and the one that arrives.
+pub fn slots(params: &Params) -> u32 {
+    let limit = match params {
+        Params::Fifo(fifo) => fifo.limit,
+        Params::FqCodel(fq_codel) => fq_codel.limit.min(fq_codel.memory_limit / TRUESIZE),
+    };
+    limit.saturating_add(1)
+}
+
+/// Ethernet header with two VLAN tags.
+const L2_MAX: u32 = 14 + 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shaper::qdisc::{fifo, fq_codel};
+
+    #[test]
+    fn the_sum_counts_every_place_a_packet_can_be() {
+        let sum = PoolSum::new(1024, 512, 1500, 10_241, 2);
+        assert_eq!(sum.total(), 1024 + 512 + 10_241 + 64 + 2 * Burst::CAPACITY as u32 + 2 * 384);
+        let jumbo = PoolSum::new(1024, 512, 9000, 100, 1);
+        assert_eq!(jumbo.segments, 5);
+        assert_eq!(jumbo.total(), (1024 + 512 + 100 + 64 + 2 * Burst::CAPACITY as u32) * 5 + 384);
+    }
+
+    #[test]
+    fn a_discipline_is_bounded_by_packets_or_by_memory() {
+        let fifo = Params::Fifo(fifo::Params { limit: 1000, ..fifo::Params::default() });
+        assert_eq!(slots(&fifo), 1001);
+        let wide = fq_codel::Params { limit: u32::MAX, memory_limit: 32 << 20, ..Default::default() };
+        assert_eq!(slots(&Params::FqCodel(wide)), (32 << 20) / TRUESIZE + 1);
+    }
+}

@@ -1,0 +1,256 @@
+//! The program under test: a bump in the wire between two taps.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::clock::Interrupt;
+use crate::process::{Process, Signal, command, run};
+
+/// Which program forwards.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// `weir run FILE`: this binary.
+    Weir(PathBuf),
+    /// `dpdk-testpmd` in io mode: no shaping, to see what rig and driver do by themselves.
+    Testpmd,
+}
+
+/// What to forward between, and how.
+#[derive(Clone, Debug)]
+pub struct Setup<'a> {
+    /// Names for the two tap interfaces; up runs from the first to the second.
+    pub taps: [&'a str; 2],
+    /// Inline table of the qdisc for both directions, without its `bandwidth`.
+    pub qdisc: &'a str,
+    /// Rate of each direction in Mbit/s.
+    pub rate: u32,
+    /// CPU for the polling thread; the rest of the program shares CPU 0.
+    pub poll_cpu: usize,
+    /// Where configuration and log go, as NAME.toml and NAME.log.
+    pub folder: &'a Path,
+    /// NAME.
+    pub name: &'a str,
+}
+
+/// What weir counted, all directions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets dropped, for whatever reason.
+    pub drops: u64,
+    /// Packets marked CE.
+    pub marks: u64,
+    /// Packets lost before they reached a queue.
+    pub missed: u64,
+    /// Gaps between two polls of more than 1 ms.
+    pub poll_gaps: u64,
+    /// The longest gap in µs.
+    pub poll_gap_max_us: u64,
+}
+
+/// A forwarder that is up; ends when dropped.
+#[derive(Debug)]
+pub struct Forwarder {
+    process: Process,
+    weir: Option<PathBuf>,
+    // After the process: it can only go once nothing uses it.
+    _runtime: RuntimeFolder,
+}
+
+impl Forwarder {
+    /// Starts the program and returns once it forwards and both taps are there.
+    pub fn start(program: &Program, setup: &Setup<'_>, interrupt: &Interrupt) -> Result<Self> {
+        let config = setup.folder.join(format!("{}.toml", setup.name));
+        let log = setup.folder.join(format!("{}.log", setup.name));
+        let (mut start, ready, weir, prefix) = match program {
+            Program::Weir(binary) => {
+                fs::write(&config, weir_config(setup))
+                    .with_context(|| format!("cannot write {}", config.display()))?;
+                let mut start = command(binary);
+                start.arg("run").arg(&config).args(["--name", &instance()]);
+                (start, "ready", Some(binary.clone()), format!("weir-{}", instance()))
+            }
+            Program::Testpmd => {
+                let [a, b] = [0, 1].map(|end| format!("net_tap{end},iface={}", setup.taps[end]));
+                // A period of statistics keeps it running without a terminal.
+                let options = "--forward-mode=io --stats-period=3600";
+                (testpmd(setup.poll_cpu, [&a, &b], options), "Logical Core", None, instance())
+            }
+        };
+        let runtime = RuntimeFolder::of(&prefix);
+        let mut process = Process::spawn("forwarder", &mut start, Some(&log))?;
+        process
+            .wait_for(ready, Duration::from_secs(30), interrupt)
+            .with_context(|| format!("the forwarder did not come up; its log: {}", log.display()))?;
+        Ok(Self { process, weir, _runtime: runtime })
+    }
+
+    /// The counters so far; none of a program that has none to show.
+    pub fn counters(&self) -> Result<Option<Counters>> {
+        let Some(weir) = &self.weir else { return Ok(None) };
+        let text = run(Command::new(weir).args(["show", "--json", &instance()]))?;
+        parse_counters(&text).map(Some)
+    }
+
+    /// Ends it as an operator would; an error unless it exits with 0 in time.
+    pub fn stop(self) -> Result<()> {
+        let (status, lines) = self.process.stop(Signal::INT, Duration::from_secs(10))?;
+        ensure!(status.success(), "the forwarder stopped badly ({status}): {}", lines.join("\n  "));
+        Ok(())
+    }
+}
+
+fn weir_config(setup: &Setup<'_>) -> String {
+    let Setup { taps: [a, b], qdisc, rate, poll_cpu, .. } = setup;
+    let direction = format!("{{ {qdisc}, bandwidth = \"{rate}Mbit\" }}");
+    let lcores = match poll_cpu {
+        0 => String::new(),
+        cpu => format!("lcores = {{ main = 0, workers = [{cpu}] }}\n"),
+    };
+    format!(
+        "# Written by hwtests: what `weir run` was given.\n\
+         [eal]\nargs = [\"--no-huge\", \"-m\", \"512\", \"--no-pci\"]\n{lcores}\n\
+         [[link]]\nname = \"demo\"\na = \"net_tap0,iface={a}\"\nb = \"net_tap1,iface={b}\"\n\
+         up = {direction}\ndown = {direction}\n"
+    )
+}
+
+/// `dpdk-testpmd` between two devices, without hugepages; [`RuntimeFolder`] must outlive it.
+pub fn testpmd(poll_cpu: usize, devices: [&str; 2], options: &str) -> Command {
+    // Its lines come at once only to a terminal, unless stdbuf says otherwise.
+    let mut testpmd = command("stdbuf");
+    testpmd.args(["-oL", "dpdk-testpmd", "-l", &format!("0,{poll_cpu}"), "--file-prefix", &instance()]);
+    testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry --no-pci --vdev".split(' '));
+    testpmd.args([devices[0], "--vdev", devices[1], "--", "--total-num-mbufs=8192"]);
+    testpmd.args(options.split(' '));
+    testpmd
+}
+
+/// The last CPU: the poll loop has it for itself where there is another one for the rest.
+pub fn poll_cpu() -> usize {
+    available_parallelism().map_or(1, usize::from) - 1
+}
+
+/// Name of the instance and of DPDK's runtime folder: one forwarder at a time, any number of rigs side by side.
+fn instance() -> String {
+    format!("hwtests-{}", std::process::id())
+}
+
+/// The parts of `weir show --json` that are read here.
+#[derive(Deserialize)]
+struct Show {
+    links: Vec<Link>,
+    workers: Vec<Worker>,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    a: Port,
+    b: Port,
+    directions: Vec<Direction>,
+}
+
+#[derive(Deserialize)]
+struct Port {
+    imissed: u64,
+    rx_nombuf: u64,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    dropped: Count,
+    qdisc: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    packets: u64,
+}
+
+#[derive(Deserialize)]
+struct Worker {
+    poll_gaps: PollGaps,
+}
+
+#[derive(Deserialize)]
+struct PollGaps {
+    over_1ms: u64,
+    max_us: u64,
+}
+
+fn parse_counters(show: &str) -> Result<Counters> {
+    let show: Show = serde_json::from_str(show).context("weir show --json has another shape")?;
+    let directions = || show.links.iter().flat_map(|link| &link.directions);
+    let ports = show.links.iter().flat_map(|link| [&link.a, &link.b]);
+    Ok(Counters {
+        drops: directions().map(|direction| direction.dropped.packets).sum(),
+        // A FIFO has no such counter.
+        marks: directions().filter_map(|direction| direction.qdisc.get("ecn_mark")).sum(),
+        missed: ports.map(|port| port.imissed + port.rx_nombuf).sum(),
+        poll_gaps: show.workers.iter().map(|worker| worker.poll_gaps.over_1ms).sum(),
+        poll_gap_max_us: show.workers.iter().map(|worker| worker.poll_gaps.max_us).max().unwrap_or(0),
+    })
+}
+
+/// DPDK's folder for this process's forwarder: it leaves it behind empty, or with its sockets when it is killed.
+#[derive(Debug)]
+pub struct RuntimeFolder(PathBuf);
+
+impl RuntimeFolder {
+    /// Of [`testpmd`]; it is removed when this is dropped.
+    pub fn of_testpmd() -> Self {
+        Self::of(&instance())
+    }
+
+    fn of(prefix: &str) -> Self {
+        Self(Path::new("/run/dpdk").join(prefix))
+    }
+}
+
+impl Drop for RuntimeFolder {
+    fn drop(&mut self) {
+        // Absent when the program took it away itself.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_directions_and_workers_are_summed() {
+        let show = r#"{"name": "x", "links": [{"name": "demo",
+            "a": {"imissed": 1, "rx_nombuf": 2, "mtu": 1500}, "b": {"imissed": 0, "rx_nombuf": 4},
+            "directions": [
+                {"direction": "up", "dropped": {"packets": 10, "bytes": 1}, "qdisc": {"ecn_mark": 3, "maxpacket": 9}},
+                {"direction": "down", "dropped": {"packets": 20, "bytes": 2}, "qdisc": {}}]}],
+            "workers": [{"lcore": 1, "poll_gaps": {"over_50us": 9, "over_1ms": 5, "max_us": 1700, "total_us": 4}},
+                        {"lcore": 2, "poll_gaps": {"over_50us": 9, "over_1ms": 1, "max_us": 900, "total_us": 4}}]}"#;
+        let expected = Counters { drops: 30, marks: 3, missed: 7, poll_gaps: 6, poll_gap_max_us: 1700 };
+        assert_eq!(parse_counters(show).unwrap(), expected);
+        assert!(parse_counters(r#"{"links": [{}], "workers": []}"#).is_err());
+    }
+
+    #[test]
+    fn one_cpu_is_left_to_weir_to_place() {
+        let setup = |poll_cpu| Setup {
+            taps: ["wa1", "wb1"],
+            qdisc: "qdisc = \"fifo\", limit = 1000",
+            rate: 100,
+            poll_cpu,
+            folder: Path::new("."),
+            name: "fifo",
+        };
+        assert!(!weir_config(&setup(0)).contains("lcores"));
+        let two = weir_config(&setup(1));
+        assert!(two.contains("lcores = { main = 0, workers = [1] }\n"), "{two}");
+        assert!(two.contains("up = { qdisc = \"fifo\", limit = 1000, bandwidth = \"100Mbit\" }\n"), "{two}");
+    }
+}

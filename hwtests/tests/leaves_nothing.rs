@@ -1,0 +1,122 @@
+//! The demo takes everything away again, whenever it is stopped. Needs root and the demo's tools, as the demo does.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use hwtests::clock::{nap, now};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Marks every process that a demo under test starts: the environment is inherited.
+const MARK: &str = "HWTESTS_LEAVES_NOTHING";
+
+#[test]
+fn interrupted_at_any_stage() {
+    for (stage, signal) in [
+        ("starting", Signal::INT),
+        ("idle ping", Signal::TERM),
+        ("slow start", Signal::HUP),
+        ("s left", Signal::INT),
+    ] {
+        let mut demo = Demo::start(&["--forwarder", "testpmd", "--seconds", "600"]);
+        demo.wait_for(stage);
+        demo.signal(signal);
+        let (status, errors) = demo.end();
+        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{stage}: {errors}");
+        assert_eq!(demo.left_behind(), Vec::<String>::new(), "{stage}");
+    }
+}
+
+#[test]
+fn killed() {
+    let mut demo = Demo::start(&["--forwarder", "testpmd", "--seconds", "600"]);
+    demo.wait_for("s left");
+    demo.signal(Signal::KILL);
+    assert_eq!(demo.end().0.signal(), Some(Signal::KILL.as_raw()));
+    let deadline = now() + Duration::from_secs(20);
+    while !demo.left_behind().is_empty() && now() < deadline {
+        nap(Duration::from_millis(20));
+    }
+    assert_eq!(demo.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn a_forwarder_that_fails() {
+    for (script, reason) in [
+        ("echo no port; exit 3", "no port"),
+        ("echo ready; exit 0", "Cannot find device"),
+        ("trap '' TERM; echo ready; while :; do sleep 0.1; done", "Cannot find device"),
+    ] {
+        let weir = std::env::temp_dir().join(format!("hwtests-weir-{}", std::process::id()));
+        fs::write(&weir, format!("#!/bin/sh\n{script}\n")).unwrap();
+        Command::new("chmod").arg("+x").arg(&weir).status().unwrap();
+        let mut demo = Demo::start(&["--weir", weir.to_str().unwrap()]);
+        let (status, errors) = demo.end();
+        fs::remove_file(&weir).unwrap();
+        assert_eq!(status.code(), Some(1), "{script}: {errors}");
+        assert!(errors.contains(reason), "{script}: {errors}");
+        assert_eq!(demo.left_behind(), Vec::<String>::new(), "{script}");
+    }
+}
+
+struct Demo {
+    child: Child,
+    mark: String,
+    errors: BufReader<Box<dyn Read>>,
+}
+
+impl Demo {
+    fn start(args: &[&str]) -> Self {
+        let out = concat!(env!("CARGO_TARGET_TMPDIR"), "/leaves-nothing");
+        let stamp = now();
+        let mark = format!("{MARK}={}-{stamp:?}", std::process::id());
+        let (key, value) = mark.split_once('=').unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
+        command.args(args).args(["--out", out]).env(key, value).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let errors: Box<dyn Read> = Box::new(child.stderr.take().unwrap());
+        Self { child, mark, errors: BufReader::new(errors) }
+    }
+
+    fn wait_for(&mut self, stage: &str) {
+        let mut seen = String::new();
+        while !seen.contains(stage) {
+            let read = self.errors.read_line(&mut seen).unwrap();
+            assert!(read > 0, "the demo ended before \"{stage}\": {seen}");
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn end(&mut self) -> (ExitStatus, String) {
+        let mut errors = String::new();
+        self.errors.read_to_string(&mut errors).unwrap();
+        (self.child.wait().unwrap(), errors)
+    }
+
+    /// Processes, interfaces and folders; the namespaces have no names and live as long as their processes.
+    fn left_behind(&self) -> Vec<String> {
+        let pid = self.child.id();
+        let mut left = Vec::new();
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            if environment.split(|&byte| byte == 0).any(|variable| variable == self.mark.as_bytes()) {
+                let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                left.push(format!("process {} {}", process.file_name().display(), name.trim()));
+            }
+        }
+        let interfaces = fs::read_to_string("/proc/net/dev").unwrap();
+        left.extend(
+            ["wa", "wb"].map(|end| format!("{end}{pid}")).into_iter().filter(|tap| interfaces.contains(tap)),
+        );
+        let runtime = format!("/run/dpdk/hwtests-{pid}");
+        let sockets = fs::read_dir(&runtime).is_ok_and(|mut entries| entries.next().is_some());
+        left.extend(sockets.then_some(runtime));
+        left
+    }
+}
