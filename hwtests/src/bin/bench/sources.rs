@@ -32,6 +32,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
             args: &["null"],
         },
         Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench") },
+        Source::Rows { name: "bench.cake", program: example("cake_bench") },
         Source::Rows { name: "bench.dissect", program: example("dissect_bench") },
     ]
 }
