@@ -9,7 +9,7 @@
 //!   beside the packet in [`packet::Arrival`] and [`packet::Piece`].
 //!
 //! Inside the crate the arrows are `flow -> wire`, `codel -> time, units`,
-//! `qdisc -> flow, codel, rate`, and no others.
+//! `qdisc -> flow, codel, rate`, `gso, gro -> wire, packet`, `gro -> gso`, and no others.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -21,6 +21,7 @@ extern crate std;
 pub mod codel;
 pub mod conformance;
 pub mod flow;
+pub mod gso;
 pub mod packet;
 pub mod qdisc;
 pub mod rate;
