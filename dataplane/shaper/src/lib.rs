@@ -21,6 +21,7 @@ extern crate std;
 pub mod codel;
 pub mod conformance;
 pub mod flow;
+pub mod gro;
 pub mod gso;
 pub mod packet;
 pub mod qdisc;

@@ -3,6 +3,7 @@
 
 use super::Refusal;
 use super::plan::{Transport, Tunnel};
+use crate::wire::Error;
 use crate::wire::checksum::Sum;
 use crate::wire::ethernet::{self, Ethernet};
 use crate::wire::gre::Gre;
@@ -321,10 +322,15 @@ impl<'a> Parser<'a> {
         if udp.destination_port() == GENEVE_PORT {
             return Err(Refusal::Tunnel);
         }
-        if !matches!(udp.destination_port(), vxlan::PORT | VXLAN_PORT_OLD)
-            || Vxlan::parse(udp.payload()).is_err()
-        {
+        if !matches!(udp.destination_port(), vxlan::PORT | VXLAN_PORT_OLD) {
             return Ok(None);
+        }
+        match Vxlan::parse(udp.payload()) {
+            Ok(_) => {}
+            Err(Error::Truncated) if self.left() >= udp::HEADER_LEN + VXLAN_LEN => {
+                return Err(Refusal::Truncated);
+            }
+            Err(_) => return Ok(None),
         }
         let mut inner = *self;
         match udp.checksum() {
@@ -376,6 +382,11 @@ impl<'a> Parser<'a> {
         self.out.len = end as u16;
         Ok(self.out)
     }
+}
+
+/// Whether these TCP options may stand in each segment: they end where they should and sign nothing.
+pub(crate) fn is_repeatable(options: &[u8]) -> bool {
+    signed(options) == Ok(false)
 }
 
 /// Whether TCP options hold a signature.

@@ -18,8 +18,11 @@
 mod headers;
 mod plan;
 mod policy;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use headers::MAX_TUNNELS;
+pub(crate) use headers::is_repeatable;
 pub use plan::{Checksums, Cut, Ids, MAX_HEADER_LEN, Offload, Plan, Request, Transport, Tunnel};
 pub use policy::{Limits, Line, Split};
 
