@@ -101,6 +101,11 @@ impl Headers {
         Err(Refusal::TooDeep)
     }
 
+    /// Most payload that the 16-bit length fields can tell.
+    pub(super) fn length_room(&self) -> u32 {
+        u32::from(u16::MAX - self.len.saturating_sub(self.length_from))
+    }
+
     pub(super) fn fixes(&self) -> &[Fix] {
         self.fixes.get(..usize::from(self.fix_count)).unwrap_or_default()
     }

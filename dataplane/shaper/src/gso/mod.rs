@@ -11,7 +11,9 @@
 //!   length; every one of a piece is written anew, and so is every checksum.
 //! * Cutting a piece again gives what cutting the super-packet finer would have given.
 //! * Nothing is cut that could not be put together again: fragments, signed segments, SYN and RST.
-//!   An urgent pointer is moved along with the payload. Hardware and kernels copy it.
+//!   An urgent pointer is moved along with the payload. Hardware and kernels copy flags and pointer.
+//! * Accurate ECN (RFC 9768) counts with the CWR flag. Nothing in a packet tells that it is in use, so
+//!   that CWR is taken off the later segments there too.
 //! * Between Ethernet and TCP or UDP may lie VLAN tags, PPPoE, MPLS, IPv6 extension headers, VXLAN,
 //!   GRE, IPIP and 6in4, [`MAX_TUNNELS`] deep.
 

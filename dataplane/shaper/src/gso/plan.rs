@@ -160,8 +160,7 @@ impl<'a> Plan<'a> {
     /// The same with `per_piece` segments a piece, or as many as 16-bit lengths hold.
     #[must_use]
     pub fn with_segs_per_piece(mut self, per_piece: NonZeroU16) -> Self {
-        let around = u32::from(self.headers.len - self.headers.length_from);
-        let room = u32::from(u16::MAX).saturating_sub(around);
+        let room = self.headers.length_room();
         self.per_piece = per_piece.get().min(self.segs);
         if self.payload_len().min(u32::from(self.per_piece) * u32::from(self.gso_size)) > room {
             self.per_piece = ((room / u32::from(self.gso_size)) as u16).max(1);
@@ -421,7 +420,7 @@ impl Cut {
 /// Payload bytes per segment.
 fn segment_size(headers: &Headers, request: &Request) -> Result<u16, Refusal> {
     let around = u32::from(headers.len.saturating_sub(headers.mtu_from));
-    let room = u16::try_from(request.mtu.saturating_sub(around)).unwrap_or(u16::MAX);
+    let room = request.mtu.saturating_sub(around).min(headers.length_room()) as u16;
     match (headers.transport, request.gso_size) {
         (Transport::Udp, 0) => Err(Refusal::Unmarked),
         (Transport::Udp, size) if size > room => Err(Refusal::SegmentSize),

@@ -181,6 +181,9 @@ fn padding_is_left_behind_and_a_missing_length_is_filled_in() {
         big.extend(&payload);
         let plan = Plan::new(&big, big.len() as u32, &request(1500, 1300)).unwrap();
         assert_eq!(frames(&big, &plan, &mut rng), expected(&stack, &payload, 1300));
+        let jumbo = Plan::new(&big, big.len() as u32, &request(u32::MAX, 0)).unwrap();
+        assert_eq!(u32::from(jumbo.gso_size()) + u32::from(jumbo.header_len()) - 14, 65_535);
+        assert_eq!(frames(&big, &jumbo, &mut rng), expected(&stack, &payload, jumbo.gso_size().into()));
         let whole = plan.with_segs_per_piece(NonZeroU16::MAX);
         assert!(whole.cuts().all(|cut| cut.frame_len <= 65_549));
         assert_eq!(whole.pieces(), 3);
