@@ -210,7 +210,7 @@ fn any_field_that_differs_ends_the_chain() {
 
 #[test]
 fn bytes_that_the_builder_does_not_vary_count_too() {
-    for (v6, at) in [(false, 22), (true, 21), (false, 0), (true, 6), (false, 48), (false, 34)] {
+    for (v6, at) in [(false, 22), (true, 21), (false, 0), (true, 6), (false, 48), (false, 53), (false, 34)] {
         let mut burst = train(4, v6, |_, _| ());
         burst[2][at] ^= 2;
         let kept = merge(&burst, LIMITS, true);
@@ -229,6 +229,7 @@ fn identifications_count_up_or_stay_under_dont_fragment() {
     assert_eq!(ids(true, |i| 65_534u16.wrapping_add(i as u16)), [6]);
     assert_eq!(ids(true, |i| 2 * i as u16), [1; 6]);
     assert_eq!(ids(true, |i| if i < 3 { 0 } else { i as u16 - 2 }), [3, 3]);
+    assert_eq!(ids(true, |i| 5 + i as u16 % 2), [2, 2, 2]);
     assert_eq!(ids(true, |i| [5, 6, 6, 6, 7, 8][i as usize]), [2, 2, 2]);
 }
 

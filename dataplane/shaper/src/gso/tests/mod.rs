@@ -256,6 +256,62 @@ fn offload_writes_the_pseudo_header_and_names_the_lengths() {
 }
 
 #[test]
+fn two_tunnels_are_not_left_to_a_nic() {
+    let v4 = V4 { id: 1, df: true, ds: 0, options: vec![], host: 1 };
+    let tcp = Tcp { seq: 1, ack: 2, flags: 0x10, ae: false, urgent: 0, options: vec![] };
+    for (stack, wanted) in [
+        (vec![Eth, v4.clone(), v4.clone(), tcp.clone()], true),
+        (vec![Eth, v4.clone(), v4.clone(), v4, tcp], false),
+    ] {
+        let frame = build(&stack, &[7; 5000]);
+        let plan = Plan::new(&frame, frame.len() as u32, &request(1500, 0)).unwrap();
+        assert_eq!(plan.offload().is_some(), wanted);
+    }
+}
+
+#[test]
+fn a_udp_checksum_of_zero_is_written_as_ones_inside_and_outside() {
+    let mut rng = SplitMix::new(19, 20);
+    let v4 = V4 { id: 1, df: true, ds: 0, options: vec![], host: 1 };
+    let v6 = V6 { label: 0, ds: 0, extensions: vec![], host: 1 };
+    let summed = |port| Udp { port, sum: true };
+    let tunnel = [Eth, v6.clone(), summed(4789), Vxlan { vni: 1 }];
+    let cases = [
+        (vec![Eth, v4.clone(), summed(443)], 14 + 20 + 6),
+        (vec![Eth, v6, summed(443)], 14 + 40 + 6),
+        ([&tunnel[..], &[Eth, v4, summed(443)]].concat(), 14 + 40 + 6),
+    ];
+    for (stack, field) in cases {
+        let outer = stack.len() > 3;
+        let found = (0..=u16::MAX).find(|tail| {
+            // The outer sum does not see the payload but through its length: there the VNI is varied.
+            let stack = varied(&stack, *tail);
+            let body = if outer { [0; 2] } else { tail.to_be_bytes() };
+            build(&stack, &body)[field..field + 2] == [0xff; 2]
+        });
+        let tail = found.unwrap();
+        let stack = varied(&stack, tail);
+        let body = if outer { [0; 2] } else { tail.to_be_bytes() };
+        let payload = body.repeat(2);
+        let frame = build(&stack, &payload);
+        let plan = Plan::new(&frame, frame.len() as u32, &request(1500, 2)).unwrap();
+        let pieces = frames(&frame, &plan, &mut rng);
+        assert_eq!(pieces[0][field..field + 2], [0xff; 2], "{stack:?}");
+        assert_eq!(pieces, expected(&stack, &payload, 2));
+    }
+}
+
+fn varied(stack: &[Layer], tail: u16) -> Vec<Layer> {
+    let mut stack = stack.to_vec();
+    for layer in &mut stack {
+        if let Vxlan { vni } = layer {
+            *vni = tail.into();
+        }
+    }
+    stack
+}
+
+#[test]
 fn a_buffer_too_short_and_a_piece_too_many_are_refused() {
     let mut rng = SplitMix::new(17, 18);
     let frame = build(&stacks(&mut rng)[0], &[7; 5000]);
