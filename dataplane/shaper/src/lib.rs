@@ -9,7 +9,7 @@
 //!   beside the packet in [`packet::Arrival`] and [`packet::Piece`].
 //!
 //! Inside the crate the arrows are `flow -> wire`, `codel -> time, units`,
-//! `qdisc -> flow, codel, rate`, `gso, gro -> wire, packet`, `gro -> gso`, and no others.
+//! `qdisc -> flow, codel, rate`, `gso -> wire, time, units`, `gro -> wire, gso`, and no others.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]

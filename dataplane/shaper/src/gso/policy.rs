@@ -101,6 +101,13 @@ mod tests {
     }
 
     #[test]
+    fn far_fewer_pieces_than_segments_pass_the_queue_of_a_fast_line() {
+        let segments = 65_160u16.div_ceil(1448);
+        let pieces = |mbits| segments.div_ceil(auto(mbits));
+        assert_eq!((segments, pieces(100), pieces(1_000), pieces(10_000)), (45, 45, 6, 1));
+    }
+
+    #[test]
     fn the_other_settings_do_not_look_at_the_rate() {
         for mbits in [0, 100, 100_000] {
             assert_eq!(Split::Always.segs_per_piece(&line(mbits), 1448, 66, &LIMITS).get(), 1);
