@@ -18,40 +18,40 @@ fn build() -> Result<(), String> {
     for input in ["build.rs", "wrapper.h", "shim.h", "shim.c"] {
         println!("cargo::rerun-if-changed={input}");
     }
+    for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "LIBCLANG_PATH"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
     let cflags = find_dpdk()?;
     compile_shim(&cflags)?;
     generate(&cflags)
 }
 
-/// Links the libraries weir calls and returns the compiler flags that DPDK's headers need.
+/// Links the libraries that are called and returns the compiler flags that DPDK's headers need.
 fn find_dpdk() -> Result<Vec<String>, String> {
-    let library = pkg_config::Config::new()
-        .atleast_version(OLDEST)
-        .cargo_metadata(false)
-        .probe("libdpdk")
-        .map_err(|error| missing_dpdk(&error))?;
-    for dir in &library.link_paths {
-        println!("cargo::rustc-link-search=native={}", dir.display());
-    }
-    if library.link_paths.is_empty() {
-        // A system directory, which pkg-config leaves out.
-        let dir = pkg_config::get_variable("libdpdk", "libdir").map_err(|error| missing_dpdk(&error))?;
-        println!("cargo::rustc-link-search=native={dir}");
-    }
-    for name in LIBRARIES {
+    let version = pkg_config("--modversion")?;
+    pkg_config(&format!("--atleast-version={OLDEST}"))
+        .map_err(|_| format!("libdpdk {version} is too old, {OLDEST} or later is needed. {REMEDY}"))?;
+    println!("cargo::rustc-link-search=native={}", pkg_config("--variable=libdir")?);
+    let present = pkg_config("--libs")?;
+    let since = LATER_LIBRARIES.iter().filter(|name| present.contains(&format!("-l{name}")));
+    for name in LIBRARIES.iter().chain(since) {
         println!("cargo::rustc-link-lib=dylib={name}");
     }
-    raw_cflags()
+    Ok(pkg_config("--cflags")?.split_whitespace().map(str::to_owned).collect())
 }
 
-/// `-include rte_config.h` and `-march=…` are flags that the pkg-config crate does not hand on.
-fn raw_cflags() -> Result<Vec<String>, String> {
+/// What pkg-config answers about libdpdk. Called directly, since the flags `-include` and `-march`
+/// are needed as they are.
+fn pkg_config(question: &str) -> Result<String, String> {
     let tool = std::env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".into());
     let output = Command::new(&tool)
-        .args(["--cflags", "libdpdk"])
+        .args([question, "libdpdk"])
         .output()
-        .map_err(|error| format!("cannot run {tool}: {error}. Remedy: apt-get install pkg-config"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect())
+        .map_err(|error| format!("cannot run {tool}: {error}. {REMEDY}"))?;
+    if !output.status.success() {
+        return Err(format!("libdpdk was not found by {tool}, {OLDEST} or later is needed. {REMEDY}"));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn compile_shim(cflags: &[String]) -> Result<(), String> {
@@ -63,8 +63,7 @@ fn compile_shim(cflags: &[String]) -> Result<(), String> {
         cc.flag(flag);
     }
     cc.try_compile("dpdk_shim").map_err(|error| {
-        format!("cannot compile bindings/shim.c: {error}. Remedy: apt-get install gcc libdpdk-dev")
-            .replace('\n', " ")
+        one_line(&format!("cannot compile bindings/shim.c: {error}. Remedy: apt-get install gcc libdpdk-dev"))
     })
 }
 
@@ -95,11 +94,16 @@ fn generate(cflags: &[String]) -> Result<(), String> {
     }
     let bindings = without_panic(|| builder.generate())
         .map_err(|_| MISSING_CLANG.to_owned())?
-        .map_err(|error| format!("bindgen cannot read DPDK's headers: {error}. Remedy: apt-get install libclang-dev libdpdk-dev").replace('\n', " "))?;
+        .map_err(|error| one_line(&format!("bindgen cannot read DPDK's headers: {error}. {REMEDY}")))?;
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);
     bindings
         .write_to_file(out.join("bindings.rs"))
         .map_err(|error| format!("cannot write the generated bindings: {error}"))
+}
+
+/// A message to cargo ends with its line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// libclang is loaded at run time, and bindgen panics when there is none.
@@ -111,28 +115,17 @@ fn without_panic<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
     result.map_err(|_| ())
 }
 
-fn missing_dpdk(error: &pkg_config::Error) -> String {
-    let found = Command::new("pkg-config").args(["--modversion", "libdpdk"]).output();
-    let version = found.ok().filter(|output| output.status.success());
-    let remedy = "Remedy: apt-get install pkg-config libdpdk-dev (Debian 12 has 22.11), or set PKG_CONFIG_PATH to the directory of libdpdk.pc";
-    match version {
-        Some(output) => format!(
-            "libdpdk {} is too old or unusable, {OLDEST} or later is needed. {remedy}",
-            String::from_utf8_lossy(&output.stdout).trim()
-        ),
-        None => match error {
-            pkg_config::Error::Command { .. } => format!("pkg-config cannot be run. {remedy}"),
-            _ => format!("libdpdk was not found by pkg-config, {OLDEST} or later is needed. {remedy}"),
-        },
-    }
-}
-
 const OLDEST: &str = "22.11";
+
+const REMEDY: &str = "Remedy: apt-get install pkg-config libdpdk-dev (Debian 12 has 22.11), or set PKG_CONFIG_PATH to the directory of libdpdk.pc";
 
 const MISSING_CLANG: &str = "libclang was not found, it is needed to read DPDK's headers. Remedy: apt-get install libclang-dev, or set LIBCLANG_PATH to the directory of libclang.so";
 
 /// Only what is called; poll-mode drivers are plugins that the EAL loads at run time.
 const LIBRARIES: &[&str] = &["rte_net_ring", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
+
+/// What later releases moved out of those: the log out of rte_eal in 24.03.
+const LATER_LIBRARIES: &[&str] = &["rte_log"];
 
 const FUNCTIONS: &[&str] = &[
     "shim_.*",
@@ -141,10 +134,8 @@ const FUNCTIONS: &[&str] = &[
     "rte_eal_cleanup",
     "rte_eal_hotplug_add",
     "rte_eal_hotplug_remove",
-    "rte_eal_iova_mode",
     "rte_eal_has_hugepages",
     "rte_openlog_stream",
-    "rte_log_set_global_level",
     "rte_get_tsc_hz",
     "rte_get_main_lcore",
     "rte_get_next_lcore",
@@ -158,7 +149,6 @@ const FUNCTIONS: &[&str] = &[
     "rte_mempool_avail_count",
     "rte_mempool_in_use_count",
     "rte_mempool_calc_obj_size",
-    "rte_mempool_obj_iter",
     "rte_ring_create",
     "rte_ring_free",
     "rte_eth_from_rings",
@@ -167,7 +157,6 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_get_name_by_port",
     "rte_eth_dev_info_get",
     "rte_eth_dev_socket_id",
-    "rte_eth_dev_is_valid_port",
     "rte_eth_dev_is_removed",
     "rte_eth_dev_configure",
     "rte_eth_dev_adjust_nb_rx_tx_desc",
@@ -179,7 +168,6 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_set_link_up",
     "rte_eth_dev_set_link_down",
     "rte_eth_promiscuous_enable",
-    "rte_eth_promiscuous_get",
     "rte_eth_allmulticast_enable",
     "rte_eth_stats_get",
     "rte_eth_macaddr_get",
@@ -191,7 +179,6 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_rx_offload_name",
     "rte_eth_dev_tx_offload_name",
     "rte_dev_name",
-    "rte_dev_bus_name",
 ];
 
 const TYPES: &[&str] = &[

@@ -23,20 +23,23 @@ pub struct Environment {
     pub packet_memory: u64,
     /// Lcores, the main one included.
     pub lcores: u32,
+    /// Whether packet memory is to lie in hugepages.
+    pub hugepages: bool,
 }
 
 /// Chooses the EAL's arguments: those of the file, and where it leaves a choice what works with
 /// nothing but root. Without reserved hugepages that is ordinary memory, as much as the pools need.
 pub fn environment(config: &Config, machine: &Machine) -> Environment {
-    let given = |name: &str| config.eal.args.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")));
+    let given =
+        |name: &str| config.eal.args.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")));
     let (cores, lcores) = cores(config, machine);
-    let packet_memory = packet_memory(config, lcores);
     let mut args = vec!["--lcores".to_owned(), cores];
     let no_huge = given("--no-huge");
     if !no_huge && machine.free_hugepages == 0 && !given("--in-memory") && !given("--huge-dir") {
         args.push("--no-huge".to_owned());
     }
     let ordinary = no_huge || args.iter().any(|arg| arg == "--no-huge");
+    let packet_memory = packet_memory(config, lcores, !ordinary);
     if ordinary {
         args.push("--no-shconf".to_owned());
         if !given("-m") && !given("--socket-mem") && !given("--numa-mem") {
@@ -51,7 +54,7 @@ pub fn environment(config: &Config, machine: &Machine) -> Environment {
         args.push("--no-pci".to_owned());
     }
     args.extend(config.eal.args.iter().cloned());
-    Environment { args, packet_memory, lcores }
+    Environment { args, packet_memory, lcores, hugepages: !ordinary }
 }
 
 /// What the machine offers, as far as defaults depend on it.
@@ -71,7 +74,10 @@ impl Machine {
             line.split_whitespace().nth(1)?.parse().ok()
         });
         let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map(|set| {
-            (0..nix::sched::CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
+            (0..nix::sched::CpuSet::count())
+                .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+                .map(|cpu| cpu as u32)
+                .collect()
         });
         Self { cpus: cpus.unwrap_or_else(|_| vec![0]), free_hugepages: free.unwrap_or(0) }
     }
@@ -105,8 +111,8 @@ fn cores(config: &Config, machine: &Machine) -> (String, u32) {
     (value, 1 + workers as u32)
 }
 
-fn packet_memory(config: &Config, lcores: u32) -> u64 {
-    config.links.iter().map(link).flat_map(|link| link.pools(lcores)).map(|sum| sum.bytes()).sum()
+fn packet_memory(config: &Config, lcores: u32, hugepages: bool) -> u64 {
+    config.links.iter().map(link).flat_map(|link| link.pools(lcores)).map(|sum| sum.bytes(hugepages)).sum()
 }
 
 fn link(link: &model::Link) -> LinkPlan {
@@ -177,7 +183,10 @@ mod tests {
 
     #[test]
     fn each_link_gets_a_worker_while_cpus_last() {
-        let two = format!("{LINK}{}", LINK.replace("\"x\"", "\"y\"").replace("null0", "null2").replace("null1", "null3"));
+        let two = format!(
+            "{LINK}{}",
+            LINK.replace("\"x\"", "\"y\"").replace("null0", "null2").replace("null1", "null3")
+        );
         let lcores = |cpus: &[u32]| environment(&config(&two), &machine(cpus, 0)).args[1].clone();
         assert_eq!(lcores(&[0, 1]), "0@(0,1),1@1");
         assert_eq!(lcores(&[0, 1, 2, 3]), "0@(0,1,2,3),1@3,2@2");

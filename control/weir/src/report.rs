@@ -236,7 +236,11 @@ fn write_direction(f: &mut Formatter<'_>, link: &LinkReport, d: &DirectionReport
 fn write_port(f: &mut Formatter<'_>, link: &str, side: &str, port: &PortReport) -> fmt::Result {
     let state = if port.link_up { "up" } else { "down" };
     let speed = port.speed_mbps.map(|speed| format!(" {speed}Mbit/s")).unwrap_or_default();
-    writeln!(f, "port {link}/{side}: {} ({}) link {state}{speed} mtu {}", port.device, port.driver, port.mtu)?;
+    writeln!(
+        f,
+        "port {link}/{side}: {} ({}) link {state}{speed} mtu {}",
+        port.device, port.driver, port.mtu
+    )?;
     writeln!(
         f,
         " rx {} pkt, before the AQM lost: imissed {} rx_nombuf {} ierrors {}; tx {} pkt, oerrors {}",

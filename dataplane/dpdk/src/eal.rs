@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::device::Devargs;
 use crate::errno::Errno;
-use crate::port::registry;
+use crate::port::{has_port, registry};
 use crate::{log, signals};
 
 /// A running EAL.
@@ -143,11 +143,12 @@ impl Eal {
     /// [`EalError::AlreadyStarted`], also after a failed start; [`EalError::Init`] with what DPDK said.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
         let args = config.argv();
-        let mut argv = Argv::new(&args)?;
         let mut started = lock(&STARTED);
-        if std::mem::replace(&mut *started, true) {
+        if *started {
             return Err(EalError::AlreadyStarted);
         }
+        let mut argv = Argv::new(&args)?;
+        *started = true;
         signals::divert().map_err(EalError::Signals)?;
         let capture = log::Capture::start();
         // SAFETY: argc and argv describe a NULL-terminated array of C strings that is never freed;
@@ -164,8 +165,10 @@ impl Eal {
                 remedy: init_remedy(errno),
             });
         }
-        if !said.is_empty() {
+        if config.log_level > LogLevel::Warning {
             eprint!("{said}");
+        } else {
+            log::hush();
         }
         Ok(Self(Arc::new(Running)))
     }
@@ -190,14 +193,18 @@ impl Eal {
     pub fn attach(&self, devargs: &str) -> Result<String, EalError> {
         let device = Devargs::parse(devargs).ok_or_else(|| EalError::Devargs(devargs.into()))?;
         let (bus, name, args) = device.c_strings().map_err(|_| EalError::Devargs(devargs.into()))?;
+        let refused =
+            |errno| EalError::Attach { device: devargs.into(), errno, remedy: attach_remedy(errno) };
         let _control = registry::control();
+        if has_port(&device.name) {
+            return Err(refused(Errno::EEXIST));
+        }
         // SAFETY: three C strings that outlive the call; no port can be opened or closed meanwhile.
         let ret = unsafe { dpdk_sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), args.as_ptr()) };
-        Errno::check(ret).map(|_| device.name.to_owned()).map_err(|errno| EalError::Attach {
-            device: devargs.into(),
-            errno,
-            remedy: attach_remedy(errno),
-        })
+        Errno::check(ret).map_err(refused)?;
+        // The call succeeds for a device whose port was closed and which was not detached: nothing
+        // is probed then, and no port appears.
+        if has_port(&device.name) { Ok(device.name.into_owned()) } else { Err(refused(Errno::EEXIST)) }
     }
 
     /// Detaches a device by name.
@@ -208,7 +215,7 @@ impl Eal {
         let device = Devargs::parse(name).ok_or_else(|| EalError::Devargs(name.into()))?;
         let (bus, c_name, _) = device.c_strings().map_err(|_| EalError::Devargs(name.into()))?;
         let control = registry::control();
-        if control.device_in_use(device.name) {
+        if control.device_in_use(&device.name) {
             return Err(EalError::InUse { device: name.into() });
         }
         // SAFETY: C strings that outlive the call; no port of the device is open, and none can be
@@ -267,7 +274,7 @@ fn init_remedy(errno: Errno) -> &'static str {
 
 fn attach_remedy(errno: Errno) -> &'static str {
     match errno.value() {
-        libc::EEXIST => "it is already attached",
+        libc::EEXIST => "it is attached already; open its port, or close that and detach the device first",
         libc::ENODEV | libc::ENOENT => {
             "no such device or no driver for it: check the name, that the driver's plugin is installed, and that a PCI device is bound to vfio-pci"
         }
@@ -280,7 +287,7 @@ fn attach_remedy(errno: Errno) -> &'static str {
 }
 
 /// Takes a lock whose holder may have panicked: what it guards is consistent at every point.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,17 +1,17 @@
 //! Pools of packet buffers.
 //!
 //! [`Mempool`] is a counted handle; ports and queues hold one, mbufs do not, so that an mbuf stays
-//! one pointer. A pool whose last handle goes while mbufs of it are still out is not freed, and
-//! neither is the EAL under it: the leak is the price of never freeing memory that is in use.
+//! one pointer. A pool whose last handle goes while mbufs of it are still out waits until they are
+//! back: it is freed when a pool is made or dropped after that, and the EAL stays as long.
 
 use std::ffi::CString;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use thiserror::Error;
 
 use crate::burst::Burst;
-use crate::eal::Eal;
+use crate::eal::{Eal, lock};
 use crate::errno::Errno;
 use crate::mbuf::{Mbuf, MbufError};
 
@@ -135,6 +135,7 @@ impl Mempool {
     /// [`MempoolError`]; out of memory says how much is needed.
     pub fn create(eal: &Eal, config: &MempoolConfig) -> Result<Self, MempoolError> {
         let name = config.check()?;
+        sweep(&mut lock(&ORPHANS));
         let node =
             config.node.and_then(|node| i32::try_from(node).ok()).unwrap_or(dpdk_sys::SHIM_SOCKET_ID_ANY);
         // SAFETY: a C string that outlives the call, values in range; the EAL runs.
@@ -180,7 +181,8 @@ impl Mempool {
 
     /// Buffers that are out. A momentary value.
     pub fn in_use(&self) -> u32 {
-        self.0.in_use()
+        // SAFETY: the pool lives as long as this handle.
+        unsafe { dpdk_sys::rte_mempool_in_use_count(self.as_ptr()) }
     }
 
     /// Buffers it was made with.
@@ -214,24 +216,39 @@ unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
-impl Pool {
-    fn in_use(&self) -> u32 {
-        // SAFETY: the pool is freed in drop only.
-        unsafe { dpdk_sys::rte_mempool_in_use_count(self.raw.as_ptr()) }
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let orphan = Orphan { raw: self.raw, _eal: self.eal.clone() };
+        let mut orphans = lock(&ORPHANS);
+        orphans.push(orphan);
+        sweep(&mut orphans);
     }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        if self.in_use() == 0 {
-            // SAFETY: the last handle is gone, so nobody can take a buffer any more, and all buffers
-            // are back, so nobody can give one back.
-            unsafe { dpdk_sys::rte_mempool_free(self.raw.as_ptr()) };
-        } else {
-            // The mbufs that are out need the pool, and the pool needs the EAL.
-            std::mem::forget(self.eal.clone());
+/// A pool without a handle, whose buffers may still be out.
+struct Orphan {
+    raw: NonNull<dpdk_sys::rte_mempool>,
+    _eal: Eal,
+}
+
+// SAFETY: as for Pool.
+unsafe impl Send for Orphan {}
+
+/// Frees the pools whose buffers are all back.
+fn sweep(orphans: &mut Vec<Orphan>) {
+    orphans.retain(|orphan| {
+        // SAFETY: freed only below. No handle is left, so nobody can take a buffer any more, and
+        // once all are back nobody can give one back. (A worker counts a buffer as given back some
+        // nanoseconds before its last store to its own cache in the pool. It would have to hold no
+        // handle for that to matter, and queues, through which packets leave, do hold one.)
+        unsafe {
+            let out = dpdk_sys::rte_mempool_in_use_count(orphan.raw.as_ptr()) > 0;
+            if !out {
+                dpdk_sys::rte_mempool_free(orphan.raw.as_ptr());
+            }
+            out
         }
-    }
+    });
 }
 
 fn refusal(config: &MempoolConfig, errno: Errno) -> MempoolError {
@@ -248,6 +265,8 @@ fn refusal(config: &MempoolConfig, errno: Errno) -> MempoolError {
         errno => MempoolError::Refused { name, errno },
     }
 }
+
+static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
 
 /// Bytes in front of the data of a fresh buffer, `RTE_PKTMBUF_HEADROOM`.
 pub const HEADROOM: u16 = dpdk_sys::SHIM_PKTMBUF_HEADROOM;

@@ -29,7 +29,7 @@ mod link;
 pub(crate) mod registry;
 
 pub use config::{Configured, PortConfig};
-pub(crate) use device::Device;
+pub(crate) use device::{Device, has_port};
 use error::remedy;
 pub use error::{PortError, PortWarning};
 pub use info::{Mac, PortInfo, RingLimits, Switch};
@@ -93,6 +93,7 @@ impl Port {
 
     /// The names of all ports that are attached, open or not.
     pub fn names(_eal: &Eal) -> Vec<String> {
+        let _control = registry::control();
         device::names()
     }
 

@@ -32,8 +32,13 @@ pub const MAX_STEP: Duration = Duration::from_millis(1_000);
 #[derive(Debug)]
 enum Source {
     /// `scale` is nanoseconds per cycle as a 32.32 fixed-point number.
-    Tsc { start: u64, scale: u64 },
-    System { start: std::time::Instant },
+    Tsc {
+        start: u64,
+        scale: u64,
+    },
+    System {
+        start: std::time::Instant,
+    },
 }
 
 /// Turns raw readings into time that only runs forward.

@@ -88,11 +88,7 @@ impl<P> Egress<P> {
 
     /// Takes the packet that may leave `now`, if there is one.
     #[inline]
-    pub fn dequeue(
-        &mut self,
-        now: Instant,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Option<Delivery<P>> {
+    pub fn dequeue(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
         if self.limiter.as_ref().is_some_and(|limiter| !limiter.ready(now)) {
             return None;
         }
@@ -104,11 +100,7 @@ impl<P> Egress<P> {
     }
 
     #[inline]
-    fn choose(
-        &mut self,
-        now: Instant,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Option<Delivery<P>> {
+    fn choose(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
         if !self.control.is_empty() && !(self.control_went_last && self.qdisc.len() > 0) {
             self.control_went_last = true;
             return self.take_control();
@@ -202,9 +194,8 @@ mod tests {
     fn egress(limit: u32, rate: Option<u64>) -> Egress<u32> {
         let params = Params::Fifo(fifo::Params { limit, ..fifo::Params::default() });
         let qdisc = Qdisc::new(&params, limit as usize).unwrap();
-        let limiter = rate.map(|bits| {
-            Limiter::new(Rate::from_bits_per_sec(bits), Duration::from_millis(10)).unwrap()
-        });
+        let limiter =
+            rate.map(|bits| Limiter::new(Rate::from_bits_per_sec(bits), Duration::from_millis(10)).unwrap());
         Egress::new(qdisc, limiter, Overhead::default(), SplitMix::new(1, 2))
     }
 

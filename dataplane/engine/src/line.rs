@@ -156,9 +156,7 @@ impl Line {
 
     /// Whether a worker has ended by itself, which it never should.
     pub fn has_failed(&self) -> bool {
-        self.workers
-            .iter()
-            .any(|worker| worker.handle.as_ref().is_some_and(LcoreHandle::is_finished))
+        self.workers.iter().any(|worker| worker.handle.as_ref().is_some_and(LcoreHandle::is_finished))
     }
 
     /// Stops the workers: they stop receiving, send what is due, give up the rest, counted. Their
@@ -194,24 +192,45 @@ impl LineLink {
 impl LinePort {
     /// Whether the link is up and the device is there.
     pub fn is_up(&self) -> bool {
-        !self.port.vanished() && self.port.link().is_ok_and(|link| link.up)
+        !self.port.vanished() && (self.port.link().is_ok_and(|link| link.up) || self.is_elsewhere())
     }
 
-    fn open(eal: &Eal, link: &str, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(Self, Started), StartError> {
-        let failed = |source| StartError::Port { link: link.to_owned(), source };
-        let device = eal
-            .attach(&plan.devargs)
-            .map_err(|source| StartError::Attach { link: link.to_owned(), source })?;
+    /// Whether this is a tap in another network namespace. Its driver asks for the link state in the
+    /// namespace that it was made in, so it says "down" for ever, while frames pass.
+    fn is_elsewhere(&self) -> bool {
+        self.info.driver == "net_tap"
+            && nix::net::if_::if_nameindex()
+                .is_ok_and(|here| here.iter().all(|interface| interface.index() != self.info.if_index))
+    }
+
+    fn open(
+        eal: &Eal,
+        link: &str,
+        plan: &PortPlan,
+        name: String,
+        sum: PoolSum,
+    ) -> Result<(Self, Started), StartError> {
+        let failed = |cause| StartError::Port { link: link.to_owned(), cause };
+        let device =
+            eal.attach(&plan.devargs).map_err(|cause| StartError::Attach { link: link.to_owned(), cause })?;
         let mut port = Port::open(eal, &device).map_err(failed)?;
         let info = port.info().map_err(failed)?;
+        let longest = info.max_rx_pktlen.saturating_sub(info.overhead).min(info.max_mtu.into());
+        if !(info.min_mtu.into()..=longest).contains(&u32::from(plan.mtu)) {
+            let (min, max) = (info.min_mtu, longest);
+            return Err(StartError::Mtu { link: link.to_owned(), port: device, asked: plan.mtu, min, max });
+        }
         let config = MempoolConfig {
             cache: CACHE,
             data_room: pool::BUFFER as u16,
             node: info.node,
             ..MempoolConfig::new(name, sum.total())
         };
-        let pool = Mempool::create(eal, &config)
-            .map_err(|source| StartError::Pool { link: link.to_owned(), source, sum })?;
+        let pool = Mempool::create(eal, &config).map_err(|cause| StartError::Pool {
+            link: link.to_owned(),
+            cause,
+            sum,
+        })?;
         let wanted = PortConfig {
             rx_desc: plan.rx_ring,
             tx_desc: plan.tx_ring,
@@ -272,12 +291,12 @@ impl Builder<'_> {
     ) -> Result<Direction, StartError> {
         let link = || self.link.name.clone();
         let slots = pool::slots(&plan.qdisc) as usize;
-        let qdisc = Qdisc::new(&plan.qdisc, slots)
-            .map_err(|source| StartError::Qdisc { link: link(), source })?;
+        let qdisc =
+            Qdisc::new(&plan.qdisc, slots).map_err(|cause| StartError::Qdisc { link: link(), cause })?;
         let limiter = match plan.bandwidth {
             Some(rate) => Some(
                 Limiter::new(rate, plan.catch_up)
-                    .map_err(|source| StartError::Rate { link: link(), source })?,
+                    .map_err(|cause| StartError::Rate { link: link(), cause })?,
             ),
             None => None,
         };
@@ -305,14 +324,14 @@ impl LineWorker {
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
-        let (source, page) = (clock.source(), Page::new(directions.len()));
+        let (cause, page) = (clock.source(), Page::new(directions.len()));
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
             // Naps end on time then; without it they end late, which is no failure.
             let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
             worker.run(clock, poll)
         })?;
-        Ok(Self { lcore: lcore.id(), clock: source, page, control, handle: Some(handle) })
+        Ok(Self { lcore: lcore.id(), clock: cause, page, control, handle: Some(handle) })
     }
 }
 

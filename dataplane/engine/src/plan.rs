@@ -78,23 +78,25 @@ pub enum Way {
 #[derive(Debug, Error)]
 pub enum StartError {
     /// A device could not be attached.
-    #[error("link {link:?}: {source}")]
+    #[error("link {link:?}: {cause}")]
     Attach {
         /// The link.
         link: String,
         /// What DPDK said.
-        source: EalError,
+        cause: EalError,
     },
     /// A port could not be set up.
-    #[error("link {link:?}: {source}")]
+    #[error("link {link:?}: {cause}")]
     Port {
         /// The link.
         link: String,
         /// What the driver said.
-        source: PortError,
+        cause: PortError,
     },
     /// A driver carries less than the plan asks for.
-    #[error("link {link:?}: port {port} carries an MTU of {min} to {max} bytes, not {asked}: set mtu to what it carries")]
+    #[error(
+        "link {link:?}: port {port} carries an MTU of {min} to {max} bytes, not {asked}: set mtu to what it carries"
+    )]
     Mtu {
         /// The link.
         link: String,
@@ -105,33 +107,33 @@ pub enum StartError {
         /// Smallest it carries.
         min: u16,
         /// Largest it carries.
-        max: u16,
+        max: u32,
     },
     /// No memory for packets.
-    #[error("link {link:?}: {source}\n  it needs {sum}")]
+    #[error("link {link:?}: {cause}\n  it needs {sum}")]
     Pool {
         /// The link.
         link: String,
         /// What DPDK said.
-        source: MempoolError,
+        cause: MempoolError,
         /// What was asked for.
         sum: PoolSum,
     },
     /// The discipline's parameters.
-    #[error("link {link:?}: {source}")]
+    #[error("link {link:?}: {cause}")]
     Qdisc {
         /// The link.
         link: String,
         /// What is wrong.
-        source: qdisc::ParamError,
+        cause: qdisc::ParamError,
     },
     /// The rate.
-    #[error("link {link:?}: {source}")]
+    #[error("link {link:?}: {cause}")]
     Rate {
         /// The link.
         link: String,
         /// What is wrong.
-        source: RateError,
+        cause: RateError,
     },
     /// Nothing to run the loop on.
     #[error("no worker lcore: give EAL one more CPU (eal.lcores)")]

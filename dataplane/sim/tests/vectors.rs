@@ -1,4 +1,5 @@
-//! Every recorded vector under the conformance that reproduces it, event by event.
+//! Every recorded vector: under the conformance that reproduces it, event by event; under the other,
+//! the counters against the lines.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use sim::replay::hashes::HashSource;
@@ -16,6 +17,24 @@ fn fq_codel_replays_identically() {
 }
 
 #[test]
+fn fq_codel_mended_counts_what_happens() {
+    for path in vectors("fqc") {
+        let (trace, recorded) = load(&path);
+        let printed = play(&trace, &recorded, Mode::Weir);
+        let deliveries: Vec<&str> = printed.lines().filter(|line| line.starts_with("deq ")).collect();
+        let sum = |key| deliveries.iter().map(|line| value(line, key)).sum::<u64>();
+        let drops = printed.lines().filter(|line| line.starts_with("drop ")).count() as u64;
+        let stat = printed.lines().last().unwrap();
+        let queued = value(stat, "qlen");
+        assert_eq!(trace.arrivals() as u64, deliveries.len() as u64 + drops + queued, "{path:?}");
+        assert_eq!(value(stat, "drops"), drops, "{path:?}: fault 8");
+        assert_eq!(value(stat, "sent_bytes"), sum("len"), "{path:?}: fault 8");
+        let marks = value(stat, "ecn_mark") + value(stat, "ce_mark");
+        assert_eq!(marks, sum("ce"), "{path:?}: fault 9");
+    }
+}
+
+#[test]
 fn byte_queue_limits_replay_identically() {
     let vectors = vectors("dql");
     assert_eq!(vectors.len(), 8, "7 vectors and an extra one");
@@ -26,7 +45,7 @@ fn byte_queue_limits_replay_identically() {
         let mut printed = Vec::new();
         dql::replay(&name, &text, Mode::Linux, &mut printed).unwrap();
         let expected = file::read(Path::new(&name.replace(".trace.gz", ".out.gz"))).unwrap();
-        compare(&name, &expected, &String::from_utf8(printed).unwrap());
+        compare(&path, &expected, &String::from_utf8(printed).unwrap());
     }
 }
 
@@ -40,6 +59,12 @@ fn a_bad_line_of_a_byte_queue_trace_is_named() {
         error("init 0 250\n#\nset mtu 2"),
         "t:3: `mtu` cannot be set: limit, min_limit, max_limit, hold_time or stall_thrs"
     );
+}
+
+/// The number behind `key=` in a line.
+fn value(line: &str, key: &str) -> u64 {
+    let mut pairs = line.split(' ').filter_map(|field| field.split_once('='));
+    pairs.find(|(name, _)| *name == key).unwrap().1.parse().unwrap()
 }
 
 /// All traces whose names start with `prefix`, in order.
@@ -60,13 +85,22 @@ fn vectors(prefix: &str) -> Vec<PathBuf> {
 }
 
 fn check(path: &Path) {
+    let (trace, expected) = load(path);
+    compare(path, &expected, &play(&trace, &expected, Mode::Linux));
+}
+
+/// A trace and its recorded output.
+fn load(path: &Path) -> (Trace, String) {
     let name = path.display().to_string();
     let trace = Trace::parse(&name, &file::read(path).unwrap()).unwrap();
-    let expected = file::read(Path::new(&name.replace(".trace.gz", ".out.gz"))).unwrap();
-    let hashes = HashSource::parse("recorded", &recorded_hashes(&expected)).unwrap();
+    (trace, file::read(Path::new(&name.replace(".trace.gz", ".out.gz"))).unwrap())
+}
+
+fn play(trace: &Trace, recorded: &str, mode: Mode) -> String {
+    let hashes = HashSource::parse("recorded", &recorded_hashes(recorded)).unwrap();
     let mut printed = Vec::new();
-    replay(&trace, Mode::Linux, &hashes, &mut printed).unwrap();
-    compare(&name, &expected, &String::from_utf8(printed).unwrap());
+    replay(trace, mode, &hashes, &mut printed).unwrap();
+    String::from_utf8(printed).unwrap()
 }
 
 /// The `ID FH SH DH` lines of a recorded output.
@@ -81,7 +115,7 @@ fn recorded_hashes(out: &str) -> String {
 }
 
 /// Panics at the first line that differs, with what led to it.
-fn compare(name: &str, expected: &str, printed: &str) {
+fn compare(path: &Path, expected: &str, printed: &str) {
     let (expected, printed) = (lines(expected), lines(printed));
     let Some(first) = (0..expected.len().max(printed.len())).find(|&at| expected.get(at) != printed.get(at))
     else {
@@ -93,7 +127,8 @@ fn compare(name: &str, expected: &str, printed: &str) {
         lines[shown].join("\n  ")
     };
     panic!(
-        "{name}: output line {} differs, of {} expected\n  {before}\nexpected:\n  {}\nprinted:\n  {}",
+        "{}: output line {} differs, of {} expected\n  {before}\nexpected:\n  {}\nprinted:\n  {}",
+        path.display(),
         first + 1,
         expected.len(),
         after(&expected),

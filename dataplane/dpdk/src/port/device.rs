@@ -195,8 +195,10 @@ impl Device {
     fn check(&self, config: &PortConfig, info: &PortInfo, pool: &Mempool) -> Result<(), PortError> {
         self.in_range("rx_queues", config.rx_queues.into(), info, 1, info.max_rx_queues.into())?;
         self.in_range("tx_queues", config.tx_queues.into(), info, 1, info.max_tx_queues.into())?;
-        let Some(mtu) = config.mtu else { return Ok(()) };
-        self.in_range("mtu", mtu.into(), info, info.min_mtu.into(), info.max_mtu.into())?;
+        let mtu = config.mtu.unwrap_or(DEFAULT_MTU.min(info.max_mtu));
+        if config.mtu.is_some() {
+            self.in_range("mtu", mtu.into(), info, info.min_mtu.into(), info.max_mtu.into())?;
+        }
         let need = u32::from(mtu) + info.overhead + u32::from(HEADROOM);
         let have = u32::from(pool.data_room());
         let scatters = config.rx_wanted(info.rx_offloads).contains(RxOffloads::SCATTER);
@@ -275,15 +277,23 @@ impl Drop for Device {
 
 /// The names of all attached ports.
 pub(super) fn names() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: walks DPDK's table of ports.
-    let mut id = unsafe { dpdk_sys::rte_eth_find_next(0) };
-    while u32::from(id) < dpdk_sys::SHIM_MAX_ETHPORTS {
-        names.extend(name(id));
-        // SAFETY: as above.
-        id = unsafe { dpdk_sys::rte_eth_find_next(id + 1) };
-    }
-    names
+    ids().filter_map(name).collect()
+}
+
+/// Whether the device has a port, open or not.
+pub(crate) fn has_port(device: &str) -> bool {
+    ids().any(|id| device_name(id).as_deref() == Some(device))
+}
+
+fn ids() -> impl Iterator<Item = u16> {
+    std::iter::successors(next_id(0), |id| next_id(id + 1))
+}
+
+/// The first port from `from` on.
+fn next_id(from: u16) -> Option<u16> {
+    // SAFETY: looks into DPDK's table of ports, whose end is SHIM_MAX_ETHPORTS.
+    let id = unsafe { dpdk_sys::rte_eth_find_next(from) };
+    (u32::from(id) < dpdk_sys::SHIM_MAX_ETHPORTS).then_some(id)
 }
 
 /// The name of a port.
@@ -308,5 +318,8 @@ fn has_removal_interrupt(raw: &dpdk_sys::rte_eth_dev_info) -> bool {
     // SAFETY: points into the device, which is open, or is null.
     unsafe { raw.dev_flags.as_ref() }.is_some_and(|flags| flags & dpdk_sys::SHIM_DEV_INTR_RMV != 0)
 }
+
+/// What ethdev sets where nothing else is asked for.
+const DEFAULT_MTU: u16 = 1500;
 
 const REMOVAL: dpdk_sys::rte_eth_event_type = dpdk_sys::RTE_ETH_EVENT_INTR_RMV;

@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::eal::lock;
 
 /// The right to open, close, attach and detach.
 pub(crate) struct Control(MutexGuard<'static, BTreeMap<u16, String>>);
 
 /// Waits for the right.
 pub(crate) fn control() -> Control {
-    Control(OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+    Control(lock(&OPEN))
 }
 
 impl Control {
@@ -34,9 +36,10 @@ impl Control {
         self.0.remove(&port);
     }
 
-    /// Whether a port of the device is open.
+    /// Whether a port of the device is open. Some buses take names in either case, and a needless
+    /// refusal does no harm.
     pub(crate) fn device_in_use(&self, device: &str) -> bool {
-        self.0.values().any(|open| open == device)
+        self.0.values().any(|open| open.eq_ignore_ascii_case(device))
     }
 }
 

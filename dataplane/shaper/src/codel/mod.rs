@@ -4,3 +4,6 @@ pub mod clock;
 #[allow(clippy::module_inception, reason = "CoDel proper beside its kin")]
 pub mod codel;
 pub mod inv_sqrt;
+
+#[cfg(test)]
+mod faults;

@@ -172,13 +172,15 @@ pub(crate) fn carried() -> Bytes {
     inner(TCP, &tcp(&[], &[]))
 }
 
-/// Every frame with its name and what [`crate::flow::dissect`] shall make of it, in the words of its
-/// tests.
-pub(crate) fn frames() -> Vec<(&'static str, Bytes, &'static str)> {
-    [links(), transports(), extensions(), tunnels(), controls()].concat()
+/// A name, the frame, and what [`crate::flow::dissect`] shall make of it, in the words of its tests.
+pub(crate) type Golden = (&'static str, Bytes, &'static str);
+
+/// Every frame.
+pub(crate) fn frames() -> Vec<Golden> {
+    [links(), foreign(), transports(), extensions(), tunnels(), controls()].concat()
 }
 
-fn links() -> Vec<(&'static str, Bytes, &'static str)> {
+fn links() -> Vec<Golden> {
     let ip = ipv4(TCP, &tcp(&[], &[]));
     let v6 = ipv6(TCP, &tcp(&[], &[]));
     let service_tag = |ethertype, payload: &[u8]| tag(100, ethertype, payload);
@@ -232,6 +234,14 @@ fn links() -> Vec<(&'static str, Bytes, &'static str)> {
             ethernet(0x8864, &pppoe(3, &[0x02, 0x81], &mpls(&[77], &ip))),
             "4 p6 1000>2000 [3 4d0000000000] | ip@26 6@46+20",
         ),
+    ]
+}
+
+/// What could be taken for IP and is not.
+fn foreign() -> Vec<Golden> {
+    let ip = ipv4(TCP, &tcp(&[], &[]));
+    let v6 = ipv6(TCP, &tcp(&[], &[]));
+    vec![
         (
             "pseudowire with control word",
             ethernet(0x8847, &mpls(&[77], &[&[0, 0, 0, 0][..], &ethernet(0x0800, &ip)].concat())),
@@ -255,7 +265,7 @@ fn links() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn transports() -> Vec<(&'static str, Bytes, &'static str)> {
+fn transports() -> Vec<Golden> {
     let v4 = |protocol, payload: &[u8]| ethernet(0x0800, &ipv4(protocol, payload));
     let v6 = |protocol, payload: &[u8]| ethernet(0x86dd, &ipv6(protocol, payload));
     let options = V4 { options: &[1, 1, 1, 0, 0, 0, 0, 0], ..V4::default() };
@@ -292,7 +302,7 @@ fn transports() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn extensions() -> Vec<(&'static str, Bytes, &'static str)> {
+fn extensions() -> Vec<Golden> {
     let v6 = |next, payload: &[u8]| ethernet(0x86dd, &ipv6(next, payload));
     let segment = tcp(&[], &[]);
     let chain = extension(DESTINATION_OPTIONS, 0, &extension(AH, 1, &ah(TCP, &segment)));
@@ -335,7 +345,7 @@ fn extensions() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn tunnels() -> Vec<(&'static str, Bytes, &'static str)> {
+fn tunnels() -> Vec<Golden> {
     let v4 = |protocol, payload: &[u8]| ethernet(0x0800, &ipv4(protocol, payload));
     let v6 = |protocol, payload: &[u8]| ethernet(0x86dd, &ipv6(protocol, payload));
     let carried = carried();
@@ -396,7 +406,7 @@ fn tunnels() -> Vec<(&'static str, Bytes, &'static str)> {
     ]
 }
 
-fn controls() -> Vec<(&'static str, Bytes, &'static str)> {
+fn controls() -> Vec<Golden> {
     let bridges = [0x01, 0x80, 0xc2, 0, 0, 0];
     let bfd =
         |port, ttl| ethernet(0x0800, &V4 { ttl, ..V4::default() }.carries(UDP, &udp(port, &[0x20; 24])));
@@ -405,6 +415,11 @@ fn controls() -> Vec<(&'static str, Bytes, &'static str)> {
         ("arp", ethernet(0x0806, &[0; 46]), "mac 806 | 806@14 control"),
         ("arp in a vlan", ethernet(0x8100, &tag(7, 0x0806, &[0; 46])), "mac 806 [70000 0] | 806@18 control"),
         ("neighbour solicitation", discovery(135, 255), "6 p58 | ip@14 58@54 control"),
+        (
+            "neighbour advertisement with a flow label",
+            ethernet(0x86dd, &ipv6_with(9, 255, ICMPV6, &icmp(136))),
+            "6 p0 label 9 | ip@14 58@54 control",
+        ),
         ("redirect", discovery(137, 255), "6 p58 | ip@14 58@54 control"),
         ("neighbour solicitation from afar", discovery(135, 254), "6 p58 | ip@14 58@54"),
         ("multicast listener report", discovery(131, 255), "6 p58 | ip@14 58@54"),
@@ -414,6 +429,11 @@ fn controls() -> Vec<(&'static str, Bytes, &'static str)> {
             "per-vlan spanning tree",
             ethernet_to([1, 0, 0x0c, 0xcc, 0xcc, 0xcd], 0x8100, &tag(7, 50, &[0xaa; 50])),
             "mac aaaa [70000 0] | 32@18 control",
+        ),
+        (
+            "ip to the address of bridges",
+            ethernet_to(bridges, 0x8100, &tag(7, 0x0800, &ipv4(TCP, &tcp(&[], &[])))),
+            "4 p6 1000>2000 [70000 0] | ip@18 6@38+20",
         ),
         ("lacp", ethernet(0x8809, &[1; 110]), "mac 8809 | 8809@14 control"),
         ("eapol", ethernet(0x888e, &[1; 46]), "mac 888e | 888e@14 control"),

@@ -25,7 +25,8 @@ pub struct Network {
     pub ethertype: u16,
     /// The private address space that the network header belongs to.
     pub scope: Scope,
-    /// Whether the frame controls the link rather than being carried by it.
+    /// Whether the frame controls the link rather than being carried by it. Of an IP packet only its
+    /// headers can tell.
     pub control: bool,
     /// What ended the walk early, if anything did.
     pub error: Option<Error>,
@@ -145,7 +146,8 @@ impl<'a> Walk<'a> {
     #[inline(never)]
     fn start(self, ethernet: Ethernet<'a>) -> Network {
         let mut network = self.run(ethernet.ethertype());
-        network.control |= is_link_local(ethernet.destination());
+        let is_ip = matches!(network.ethertype, ETHERTYPE_IPV4 | ETHERTYPE_IPV6);
+        network.control |= !is_ip && network.error.is_none() && is_link_local(ethernet.destination());
         network
     }
 

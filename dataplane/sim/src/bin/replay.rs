@@ -19,8 +19,8 @@ struct Args {
     conformance: Conformance,
 
     /// Lines `ID FH SH DH`: packet number and its flow, source and destination hash in
-    /// hexadecimal. Without it, hashes are computed: a SipHash of the 5-tuple, or the packet's
-    /// own `hash=`
+    /// hexadecimal. Without it, hashes are computed: the dataplane's
+    /// flow hash under a fixed secret, or the packet's own `hash=`
     #[arg(long, value_name = "FILE")]
     hashes: Option<PathBuf>,
 

@@ -117,8 +117,8 @@ fn apply(settings: &Settings, params: &mut Params) -> Result<(), Error> {
     codel.target = settings.micros("target")?.unwrap_or(codel.target);
     codel.interval = settings.micros("interval")?.unwrap_or(codel.interval);
     codel.ce_threshold = settings.micros("ce_threshold")?.or(codel.ce_threshold);
-    codel.ce_selector = settings.number("ce_selector")?.unwrap_or(codel.ce_selector);
-    codel.ce_mask = settings.number("ce_mask")?.unwrap_or(codel.ce_mask);
+    codel.ce_selector = settings.bits("ce_selector")?.unwrap_or(codel.ce_selector);
+    codel.ce_mask = settings.bits("ce_mask")?.unwrap_or(codel.ce_mask);
     codel.ecn = settings.switch("ecn")?.unwrap_or(codel.ecn);
     Ok(())
 }

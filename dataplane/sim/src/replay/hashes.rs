@@ -1,9 +1,11 @@
 //! Where the hashes of a replayed packet come from: a file, or our own function.
 
 use super::Error;
-use super::trace::Packet;
+use super::trace::{Packet, Proto};
+use shaper::flow::hash::FlowHasher;
+use shaper::flow::key::{Family, FlowKey, Kind};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 
 /// The hashes that choose a packet's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,13 +70,48 @@ impl HashSource {
     }
 }
 
-/// SipHash with a fixed key over addresses, protocol and ports for the flow, over one address for
-/// a host; a flow hash that the trace gives takes precedence. The same packets get the same hashes
-/// in every run of one build. It stands in for the dataplane's keyed flow hash, which works on
-/// bytes of a frame that a trace does not have.
+/// The dataplane's own flow hash, under a fixed secret so that every run is the same, of the key
+/// that dissection of such a packet would give; a flow hash that the trace gives takes precedence.
 pub fn computed(packet: &Packet) -> Hashes {
-    let flow = (packet.src, packet.dst, packet.proto as u8, packet.sport, packet.dport, packet.flow_label);
-    Hashes { flow: packet.hash.unwrap_or_else(|| hash(flow)), src: hash(packet.src), dst: hash(packet.dst) }
+    let hasher = FlowHasher::new(*SECRET);
+    let key = key(packet);
+    let (src, dst) = hasher.hosts(&key);
+    Hashes { flow: packet.hash.unwrap_or_else(|| hasher.flow(&key)), src, dst }
+}
+
+/// A flow label stands for protocol and ports (RFC 6437). The identifiers of ICMP are not in a
+/// trace.
+fn key(packet: &Packet) -> FlowKey {
+    let protocol = match packet.proto {
+        Proto::Icmp if packet.src.is_ipv4() => 1,
+        Proto::Icmp => 58,
+        Proto::Tcp => 6,
+        Proto::Udp => 17,
+    };
+    let addresses = FlowKey {
+        source: number(packet.src),
+        destination: number(packet.dst),
+        family: if packet.src.is_ipv4() { Family::V4 } else { Family::V6 },
+        ..FlowKey::EMPTY
+    };
+    match (addresses.family, packet.flow_label, packet.proto) {
+        (Family::V6, label @ 1.., _) => FlowKey { kind: Kind::FlowLabel, id: label, ..addresses },
+        (_, _, Proto::Icmp) => FlowKey { protocol, ..addresses },
+        (_, _, Proto::Tcp | Proto::Udp) => FlowKey {
+            protocol,
+            kind: Kind::Ports,
+            source_port: packet.sport,
+            destination_port: packet.dport,
+            ..addresses
+        },
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
 }
 
 fn entry(fields: &[&str]) -> Option<(u64, Hashes)> {
@@ -83,15 +120,32 @@ fn entry(fields: &[&str]) -> Option<(u64, Hashes)> {
     Some((id.parse().ok()?, Hashes { flow: hex(flow)?, src: hex(src)?, dst: hex(dst)? }))
 }
 
-fn hash(what: impl Hash) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    hasher.finish() as u32
-}
+/// Not a secret: replays are to be repeated.
+const SECRET: &[u8; 16] = b"the same, always";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::trace::{EventKind, Trace};
+
+    #[test]
+    fn a_computed_hash_tells_flows_apart_as_the_dataplane_does() {
+        let hashes = |fields: &str, keys: &str| {
+            let text = format!("cfg qdisc=fq_codel\nenq 0 {fields} 100 0 0 - 1 ts=768 {keys}");
+            let trace = Trace::parse("t", &text).unwrap();
+            let EventKind::Enqueue(packet) = &trace.events[0].kind else { panic!("an enq") };
+            computed(packet)
+        };
+        let there = hashes("10.0.0.1 10.0.0.2 tcp 1 2", "");
+        let back = hashes("10.0.0.2 10.0.0.1 tcp 2 1", "");
+        assert_eq!((there.flow, there.src, there.dst), (back.flow, back.dst, back.src));
+        assert_ne!(there.flow, hashes("10.0.0.1 10.0.0.2 udp 1 2", "").flow);
+        assert_ne!(there.flow, hashes("10.0.0.1 10.0.0.2 tcp 1 3", "").flow);
+        let label = hashes("::1 ::2 tcp 1 2", "fl=7");
+        assert_eq!(label, hashes("::1 ::2 udp 3 4", "fl=7"));
+        assert_ne!(label.flow, hashes("::1 ::2 tcp 1 2", "fl=8").flow);
+        assert_eq!(hashes("::1 ::2 tcp 1 2", "hash=9").flow, 9);
+    }
 
     #[test]
     fn a_bad_line_is_named() {

@@ -2,7 +2,7 @@
 //! form of the recording.
 //!
 //! * [`trace`] reads what happens, [`hashes`] supplies the flow hashes, [`out`] prints;
-//! * one file per discipline drives it (`fq_codel`): to add one, implement [`Discipline`] and name
+//! * one file per discipline drives it (`fq_codel`): to add one, implement `Discipline` and name
 //!   it in [`replay`]. Byte queue limits ([`dql`]) have a format and a file of their own.
 
 pub mod dql;

@@ -190,6 +190,25 @@ impl Settings {
         Ok(Some(number))
     }
 
+    /// The value of `key`, a mask or a part of one: decimal, or hexadecimal with `0x`.
+    ///
+    /// # Errors
+    /// The value is neither, or does not fit.
+    pub fn bits<T: TryFrom<u32>>(&self, key: &str) -> Result<Option<T>, Error> {
+        let Some(value) = self.text(key) else { return Ok(None) };
+        let number = match value.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16),
+            None => value.parse(),
+        };
+        match number.ok().and_then(|number| T::try_from(number).ok()) {
+            Some(bits) => Ok(Some(bits)),
+            None => Err(self.place.error(format_args!(
+                "{key}={value}: not a number, decimal or 0x hexadecimal, that fits {}",
+                std::any::type_name::<T>()
+            ))),
+        }
+    }
+
     /// The value of `key`, as a switch: 0 is off, any other number on.
     ///
     /// # Errors
@@ -370,6 +389,16 @@ mod tests {
         let EventKind::Change(settings) = &change.kind else { panic!("then a chg") };
         assert_eq!(settings.switch("wash").unwrap(), Some(true));
         assert_eq!(dequeue.time, Instant::from_nanos(9));
+    }
+
+    #[test]
+    fn masks_are_decimal_or_hexadecimal() {
+        let config = Trace::parse("t", "cfg a=0x1f b=31 c=256 d=0xg").unwrap().config;
+        assert_eq!((config.bits("a").unwrap(), config.bits("b").unwrap()), (Some(31u8), Some(31u8)));
+        for key in ["c", "d"] {
+            let error = config.bits::<u8>(key).unwrap_err().to_string();
+            assert!(error.contains("decimal or 0x hexadecimal, that fits u8"), "{error}");
+        }
     }
 
     #[test]

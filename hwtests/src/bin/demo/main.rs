@@ -8,18 +8,18 @@ mod rig;
 mod summary;
 
 use std::fs;
-use std::io::{Write, stderr, stdout};
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
-use hwtests::clock::{Interrupt, Interrupted};
+use hwtests::clock::{Interrupt, exit_code};
 use hwtests::forwarder::Program;
 use hwtests::process::{require, require_root};
 use hwtests::progress::Progress;
 
-use crate::rig::{CASES, Plan, Run};
+use crate::rig::{CASES, Plan, Run, Teller};
 use crate::summary::Summary;
 
 /// Shows what a bloated queue costs real TCP, and what weir makes of it.
@@ -58,19 +58,7 @@ enum Forwards {
 }
 
 fn main() -> ExitCode {
-    match demo(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => match error.downcast_ref() {
-            Some(Interrupted(signal)) => {
-                let _ = writeln!(stderr(), "demo: interrupted; everything it made is gone");
-                ExitCode::from(128 + *signal as u8)
-            }
-            None => {
-                let _ = writeln!(stderr(), "demo: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
-    }
+    exit_code("demo", demo(&Args::parse()))
 }
 
 fn demo(args: &Args) -> Result<()> {
@@ -90,12 +78,15 @@ fn demo(args: &Args) -> Result<()> {
 /// All runs of each case of [`CASES`].
 fn measure(plan: &Plan, repeats: u32, interrupt: &Interrupt) -> Result<Vec<Vec<Run>>> {
     let mut progress = Progress::new();
+    let mut runs_after = repeats * CASES.len() as u32;
     let mut runs: Vec<Vec<Run>> = CASES.iter().map(|_| Vec::new()).collect();
     for repeat in 1..=repeats {
         for (case, done) in CASES.iter().zip(&mut runs) {
+            runs_after -= 1;
             let label = format!("{} {repeat}/{repeats}", case.label);
-            let run = rig::run(plan, case, &label, &mut progress, interrupt);
-            done.push(run.with_context(|| format!("run \"{label}\""))?);
+            let mut teller = Teller { progress: &mut progress, label, runs_after };
+            let run = rig::run(plan, case, &mut teller, interrupt);
+            done.push(run.with_context(|| format!("run \"{}\"", teller.label))?);
         }
     }
     Ok(runs)
@@ -109,6 +100,7 @@ fn preflight(args: &Args) -> Result<Program> {
         ("ping", "iputils-ping"),
         ("nsenter", "util-linux"),
         ("setpriv", "util-linux"),
+        ("setsid", "util-linux"),
         ("taskset", "util-linux"),
         ("unshare", "util-linux"),
     ])?;

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 use std::process;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hwtests::clock::{Interrupt, now, unix_seconds};
-use hwtests::forwarder::{Counters, Forwarder, Program, Setup};
+use hwtests::forwarder::{Counters, Forwarder, Program, Setup, poll_cpu};
 use hwtests::iperf::{Load, Received, Transfer};
 use hwtests::netns::{InterfaceBytes, Netns};
 use hwtests::ping::{Pinger, Sample, lost};
@@ -35,6 +34,15 @@ pub(crate) struct Case {
     qdisc: &'static str,
 }
 
+/// Tells the user how far a run is.
+pub(crate) struct Teller<'a> {
+    pub(crate) progress: &'a mut Progress,
+    /// Case and number of the run.
+    pub(crate) label: String,
+    /// Runs after this one.
+    pub(crate) runs_after: u32,
+}
+
 /// What one run measured.
 pub(crate) struct Run {
     /// Round trips before the load, both ways, ms.
@@ -53,25 +61,19 @@ pub(crate) struct Run {
 }
 
 /// Measures `case` once; whatever it made in the system is gone when it returns.
-pub(crate) fn run(
-    plan: &Plan,
-    case: &Case,
-    label: &str,
-    progress: &mut Progress,
-    interrupt: &Interrupt,
-) -> Result<Run> {
-    progress.stage(&format!("{label:<13} starting"));
+pub(crate) fn run(plan: &Plan, case: &Case, teller: &mut Teller<'_>, interrupt: &Interrupt) -> Result<Run> {
+    teller.stage("starting");
     let bed = Bed::new(plan, case, interrupt)?;
     let mut pingers = [
         Pinger::start(&bed.ends[0], ADDRESSES[1], PING_INTERVAL)?,
         Pinger::start(&bed.ends[1], ADDRESSES[0], PING_INTERVAL)?,
     ];
-    progress.stage(&format!("{label:<13} idle ping"));
+    teller.stage("idle ping");
     interrupt.sleep(SETTLE)?;
     let idle_from = unix_seconds();
     interrupt.sleep(IDLE)?;
     let load_from = unix_seconds();
-    let Loaded { from, received, link } = load(plan, &bed, label, &mut pingers, progress, interrupt)?;
+    let Loaded { from, received, link } = load(plan, &bed, &mut pingers, teller, interrupt)?;
     let [up, down] = pingers;
     let samples = [up.stop()?, down.stop()?];
     let counters = bed.forwarder.counters()?;
@@ -106,17 +108,16 @@ struct Bed {
 
 impl Bed {
     fn new(plan: &Plan, case: &Case, interrupt: &Interrupt) -> Result<Self> {
-        let cpus = available_parallelism().map_or(1, usize::from);
         let taps = ["wa", "wb"].map(|end| format!("{end}{}", process::id()));
-        // The poll loop has the last CPU for itself; traffic shares the others.
-        let traffic = (cpus > 1).then(|| format!("0-{}", cpus - 2));
+        let poll_cpu = poll_cpu();
+        let traffic = poll_cpu.checked_sub(1).map(|last| format!("0-{last}"));
         let end = |name| Netns::new(name, traffic.as_deref(), interrupt);
         let ends = [end("namespace a")?, end("namespace b")?];
         let setup = Setup {
             taps: [&taps[0], &taps[1]],
             qdisc: case.qdisc,
             rate: plan.rate,
-            poll_cpu: cpus - 1,
+            poll_cpu,
             folder: &plan.folder,
             name: case.name,
         };
@@ -157,16 +158,15 @@ struct Loaded {
 fn load(
     plan: &Plan,
     bed: &Bed,
-    label: &str,
     pingers: &mut [Pinger; 2],
-    progress: &mut Progress,
+    teller: &mut Teller<'_>,
     interrupt: &Interrupt,
 ) -> Result<Loaded> {
     let load = Load { streams: STREAMS, seconds: plan.seconds, omit: OMIT, congestion: CONGESTION };
     let [a, b] = &bed.ends;
     let mut up = Transfer::start(a, b, ADDRESSES[1], load, interrupt)?;
     let mut down = Transfer::start(b, a, ADDRESSES[0], load, interrupt)?;
-    progress.stage(&format!("{label:<13} slow start"));
+    teller.stage("slow start");
     interrupt.sleep(Duration::from_secs(OMIT.into()))?;
 
     let (from, began, first) = (unix_seconds(), now(), bed.bytes()?);
@@ -180,7 +180,7 @@ fn load(
         let passed = at.0.duration_since(began).as_secs_f64();
         if passed <= f64::from(plan.seconds) {
             link = rates((began, first), at);
-            progress.tick(&status(plan, label, rates(last, at), pingers, passed));
+            teller.tick(plan, rates(last, at), pingers, passed);
             last = at;
         } else if at.0 > limit {
             bail!("iperf3 did not end within {LATE:?} after its time");
@@ -202,17 +202,25 @@ fn rates(from: Reading, to: Reading) -> [f64; 2] {
     [1, 0].map(|end| (to.1[end].received - from.1[end].received) as f64 * 8.0 / seconds)
 }
 
-fn status(plan: &Plan, label: &str, [up, down]: [f64; 2], pingers: &mut [Pinger; 2], passed: f64) -> String {
-    let recent = pingers[0].samples();
-    let recent = &recent[recent.len().saturating_sub(RECENT_PINGS)..];
-    let ping = median(&recent.iter().map(|sample| sample.rtt_ms).collect::<Vec<_>>());
-    let left = f64::from(plan.seconds) - passed;
-    format!(
-        "{label:<13} up {:5.1}  down {:5.1} Mbit/s   ping {:>5} ms   {left:3.0} s left",
-        up / 1e6,
-        down / 1e6,
-        significant(ping)
-    )
+impl Teller<'_> {
+    fn stage(&mut self, stage: &str) {
+        self.progress.stage(&format!("{:<13} {stage}", self.label));
+    }
+
+    fn tick(&mut self, plan: &Plan, [up, down]: [f64; 2], pingers: &mut [Pinger; 2], passed: f64) {
+        let recent = pingers[0].samples();
+        let recent = &recent[recent.len().saturating_sub(RECENT_PINGS)..];
+        let ping = median(&recent.iter().map(|sample| sample.rtt_ms).collect::<Vec<_>>());
+        let seconds = f64::from(plan.seconds);
+        let left = seconds - passed + (seconds + RUN_OVERHEAD) * f64::from(self.runs_after);
+        self.progress.tick(&format!(
+            "{:<13} up {:5.1}  down {:5.1} Mbit/s   ping {:>5} ms   {left:3.0} s left",
+            self.label,
+            up / 1e6,
+            down / 1e6,
+            significant(ping)
+        ));
+    }
 }
 
 /// In the order of their turns. 1000 packets is Linux's default transmit queue (txqueuelen): 121 ms of full frames
@@ -232,6 +240,8 @@ const PING_INTERVAL: Duration = Duration::from_millis(20);
 /// Address resolution and the first scheduling of new processes.
 const SETTLE: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_secs(3);
+/// What a run takes beside its measured time, about, in seconds.
+const RUN_OVERHEAD: f64 = 8.0;
 const REFRESH: Duration = Duration::from_millis(250);
 const RECENT_PINGS: usize = 25;
 const PATH_TIMEOUT: Duration = Duration::from_secs(10);

@@ -189,6 +189,16 @@ impl List {
     }
 }
 
+#[cfg(test)]
+impl List {
+    /// The flows, first to last.
+    pub(super) fn iter<C: Conformance>(&self, flows: &[Flow<C>]) -> impl Iterator<Item = u32> {
+        core::iter::successors(self.first(), |&index| {
+            Some(flows[index as usize].next).filter(|&next| next != NIL)
+        })
+    }
+}
+
 impl Default for List {
     fn default() -> Self {
         Self { head: NIL, tail: NIL, len: 0 }

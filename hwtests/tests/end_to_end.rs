@@ -1,0 +1,393 @@
+//! `weir` as its users run it: real files, real ports, real packets, real signals. Needs root (taps, namespaces).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use hwtests::clock::{Interrupt, nap, now};
+use hwtests::iperf::{Load, Transfer};
+use hwtests::netns::Netns;
+use hwtests::process::{Process, Signal, command, run};
+use serde_json::Value;
+
+#[test]
+fn tcp_and_ping_pass_between_two_taps_and_every_packet_is_accounted_for() {
+    let interrupt = Interrupt::install().unwrap();
+    let bench = Bench::new("tcp");
+    let weir = bench.weir(&taps(
+        "e2ea",
+        "e2eb",
+        "up = { bandwidth = \"50Mbit\" }\ndown = { bandwidth = \"50Mbit\" }",
+    ));
+    let (a, b) = namespaces("e2ea", "e2eb", &interrupt);
+    run(a.command("ping").args(["-c", "5", "-i", "0.2", "-W", "5", "192.0.2.2"])).unwrap();
+    let load = Load { streams: 4, seconds: 3, omit: 0, congestion: "cubic" };
+    let mut transfer = Transfer::start(&a, &b, "192.0.2.2", load, &interrupt).unwrap();
+    let received = loop {
+        match transfer.result().unwrap() {
+            Some(received) => break (received.total * f64::from(load.seconds) / 8.0) as u64,
+            None => nap(Duration::from_millis(20)),
+        }
+    };
+    assert!(received > 1_000_000, "{received} bytes of TCP arrived");
+    let show = weir.show();
+    let up = &show["links"][0]["directions"][0];
+    assert!(up["sent"]["bytes"].as_u64().unwrap() > received, "{up:#}");
+    assert!(up["qdisc"]["new_flow_count"].as_u64().unwrap() >= 4, "{up:#}");
+    assert!(up["control"]["packets"].as_u64().unwrap() >= 1, "ARP went through the control queue: {up:#}");
+    assert_conserved(&show);
+    weir.stop(Signal::TERM);
+}
+
+#[test]
+fn a_lost_link_holds_packets_back_and_comes_back() {
+    let interrupt = Interrupt::install().unwrap();
+    let bench = Bench::new("flap");
+    // weir sees the state of a tap only in its own namespace: it runs where b is.
+    let b = Netns::new("e2fb", None, &interrupt).unwrap();
+    let weir = bench.weir_in(&b, &taps("e2fa", "e2fb", "link-down-hold = \"50ms\""));
+    let a = Netns::new("e2fa", None, &interrupt).unwrap();
+    run(b.command("ip").args(["link", "set", "e2fa", "netns", &a.pid().to_string()])).unwrap();
+    a.set_up("e2fa", "192.0.2.1/24").unwrap();
+    b.set_up("e2fb", "192.0.2.2/24").unwrap();
+    run(a.command("ping").args(["-c", "2", "-W", "5", "192.0.2.2"])).unwrap();
+    // Not to be forgotten with the link: what is held back must be more than ARP.
+    run(a.command("ip").args([
+        "neigh",
+        "replace",
+        "192.0.2.2",
+        "dev",
+        "e2fa",
+        "lladdr",
+        "02:00:00:00:00:01",
+    ]))
+    .unwrap();
+    for _ in 0..3 {
+        run(b.command("ip").args(["link", "set", "e2fb", "down"])).unwrap();
+        weir.until("link down", |show| show["links"][0]["b"]["link_up"] == false);
+        let _ = run(a.command("ping").args(["-c", "3", "-i", "0.1", "-W", "1", "192.0.2.2"]));
+        weir.until("given up", |show| show["links"][0]["directions"][0]["backlog"]["packets"] == 0);
+        run(b.command("ip").args(["link", "set", "e2fb", "up"])).unwrap();
+        weir.until("link up", |show| show["links"][0]["b"]["link_up"] == true);
+        let sent = weir.show()["links"][0]["directions"][0]["sent"]["packets"].clone();
+        let _ = run(a.command("ping").args(["-c", "3", "-i", "0.1", "-W", "1", "192.0.2.2"]));
+        weir.until("traffic resumes", |show| show["links"][0]["directions"][0]["sent"]["packets"] != sent);
+    }
+    let show = weir.show();
+    assert_conserved(&show);
+    let up = &show["links"][0]["directions"][0];
+    assert!(up["losses"]["link-down"]["packets"].as_u64().unwrap() >= 3, "{up:#}");
+    weir.stop(Signal::INT);
+}
+
+#[test]
+fn two_instances_run_side_by_side_and_a_name_is_taken_once() {
+    let bench = Bench::new("pair");
+    let one = bench.weir_named("pair-one", &taps("e2ga", "e2gb", ""));
+    let two = bench.weir_named("pair-two", &taps("e2gc", "e2gd", ""));
+    assert_eq!(one.show()["name"], "pair-one");
+    assert_eq!(two.show()["name"], "pair-two");
+    let refused = bench.refused("pair-one", &taps("e2ge", "e2gf", ""));
+    assert!(refused.contains("pair-one") && refused.contains("--name"), "{refused}");
+    one.stop(Signal::INT);
+    assert_eq!(two.show()["name"], "pair-two", "the other one goes on");
+    two.stop(Signal::INT);
+}
+
+#[test]
+fn every_virtual_port_starts_stops_and_starts_again() {
+    let bench = Bench::new("vdev");
+    let socket = bench.folder.join("vhost.sock").display().to_string();
+    let memif = bench.folder.join("memif.sock").display().to_string();
+    for (a, b) in [
+        ("net_null0".to_owned(), "net_null1".to_owned()),
+        ("net_ring0".to_owned(), "net_ring1".to_owned()),
+        (format!("net_vhost0,iface={socket},queues=1"), "net_null0".to_owned()),
+        (format!("net_memif0,role=server,id=0,socket={memif},socket-abstract=no"), "net_null0".to_owned()),
+        ("net_tap0,iface=e2ha".to_owned(), "net_null0,no-rx=1".to_owned()),
+    ] {
+        for _ in 0..2 {
+            let weir = bench.weir(&format!("[[link]]\nname = \"x\"\na = \"{a}\"\nb = \"{b}\"\n"));
+            assert_conserved(&weir.show());
+            weir.stop(Signal::TERM);
+        }
+    }
+}
+
+#[test]
+fn kernel_interfaces_are_driven_by_af_packet_and_af_xdp() {
+    let interrupt = Interrupt::install().unwrap();
+    for driver in ["net_af_packet", "net_af_xdp"] {
+        let bench = Bench::new("veth");
+        let a = Veth::new("e2va", "192.0.2.1/24", &interrupt);
+        let _b = Veth::new("e2vb", "192.0.2.2/24", &interrupt);
+        let weir = bench.weir(&format!(
+            "[[link]]\nname = \"veth\"\na = \"{driver}0,iface=e2va\"\nb = \"{driver}1,iface=e2vb\"\n\
+             up = {{ bandwidth = \"20Mbit\" }}\n"
+        ));
+        run(a.far.command("ping").args(["-c", "5", "-i", "0.2", "-W", "5", "192.0.2.2"])).unwrap();
+        let show = weir.show();
+        assert_conserved(&show);
+        let sent = show["links"][0]["directions"][0]["sent"]["packets"].as_u64().unwrap();
+        assert!(sent >= 5, "{driver}: {show:#}");
+        weir.stop(Signal::INT);
+    }
+}
+
+#[test]
+fn frames_of_a_capture_leave_as_they_came() {
+    let bench = Bench::new("pcap");
+    let frames: Vec<Vec<u8>> = (0..200_u32).map(frame).collect();
+    write_pcap(&bench.folder.join("in.pcap"), &frames);
+    let weir = bench.weir(&format!(
+        "[[link]]\nname = \"capture\"\na = \"net_pcap0,rx_pcap={0}/in.pcap\"\n\
+         b = \"net_pcap1,tx_pcap={0}/out.pcap\"\nup = {{ qdisc = \"fifo\", bandwidth = \"10Mbit\" }}\ndown = \"off\"\n",
+        bench.folder.display()
+    ));
+    weir.until("all sent", |show| show["links"][0]["directions"][0]["sent"]["packets"] == 200);
+    weir.stop(Signal::INT);
+    let mut sent = read_pcap(&bench.folder.join("out.pcap"));
+    let mut expected = frames;
+    // Control frames go first, so the order is compared without them elsewhere; here the bytes are.
+    sent.sort();
+    expected.sort();
+    assert!(sent == expected, "{} frames came out, not the same {} that went in", sent.len(), expected.len());
+}
+
+#[test]
+fn what_cannot_run_says_why_and_leaves_nothing() {
+    let bench = Bench::new("refuse");
+    for (file, words) in [
+        ("[[link]]\nname = \"x\"\na = \"0000:7f:1f.7\"\nb = \"net_null0\"\n".to_owned(), vec!["0000:7f:1f.7"]),
+        (
+            "[[link]]\nname = \"x\"\na = { device = \"net_tap0,iface=e2ia\", mtu = 9000 }\nb = \"net_null0\"\n".to_owned(),
+            vec!["net_tap0", "9000"],
+        ),
+        (
+            format!("[eal]\nargs = [\"--no-huge\", \"-m\", \"32\"]\n{}", taps("e2ja", "e2jb", "")),
+            vec!["MiB", "mbufs"],
+        ),
+        ("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null0\"\n".to_owned(), vec!["net_null0", "refuse.toml:4:5"]),
+        (taps("e2ka", "e2kb", "up = { bandwidth = \"20Mbot\" }"), vec!["20Mbot", "bandwidth"]),
+    ] {
+        let said = bench.refused("refuse", &file);
+        for word in words {
+            assert!(said.contains(word), "expected {word:?} in:\n{said}");
+        }
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+#[test]
+fn check_explains_and_needs_no_port() {
+    let bench = Bench::new("check");
+    let file = bench.folder.join("check.toml");
+    fs::write(&file, taps("none0", "none1", "up = { bandwidth = \"20Mbit\" }")).unwrap();
+    let said = run(Command::new(weir_binary()).arg("check").arg(&file)).unwrap();
+    for word in ["bandwidth = \"20Mbit\"", "fq_codel", "mbufs", "rx ring 1024", "--no-huge"] {
+        assert!(said.contains(word), "expected {word:?} in:\n{said}");
+    }
+    let json = run(Command::new(weir_binary()).args(["check", "--json"]).arg(&file)).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["link"][0]["up"]["bandwidth"], "20Mbit");
+}
+
+/// A folder for one test's files; nothing of the test may be left once it is dropped.
+struct Bench {
+    name: String,
+    folder: PathBuf,
+}
+
+/// A running instance.
+struct Weir {
+    name: String,
+    process: Process,
+}
+
+/// A veth pair: one end here for weir, the other in a namespace, all offloads off.
+struct Veth {
+    far: Netns,
+    outside: String,
+}
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("weir-e2e-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self { name: format!("e2e-{name}"), folder }
+    }
+
+    fn weir(&self, file: &str) -> Weir {
+        self.weir_named(&self.name, file)
+    }
+
+    fn weir_named(&self, name: &str, file: &str) -> Weir {
+        let interrupt = Interrupt::install().unwrap();
+        let mut process = self.spawn(name, file);
+        process.wait_for("ready", Duration::from_secs(30), &interrupt).unwrap();
+        Weir { name: name.to_owned(), process }
+    }
+
+    /// Runs inside a namespace.
+    fn weir_in(&self, netns: &Netns, file: &str) -> Weir {
+        let mut process = self.start(netns.command(weir_binary().to_str().unwrap()), &self.name, file);
+        process.wait_for("ready", Duration::from_secs(30), &Interrupt::install().unwrap()).unwrap();
+        Weir { name: self.name.clone(), process }
+    }
+
+    /// Runs a file that must be refused; what was said.
+    fn refused(&self, name: &str, file: &str) -> String {
+        let mut process = self.spawn(name, file);
+        let end = now() + Duration::from_secs(30);
+        while process.ended().unwrap().is_none() {
+            assert!(now() < end, "weir neither ran nor refused");
+            nap(Duration::from_millis(10));
+        }
+        let (status, lines) = process.stop(Signal::TERM, Duration::ZERO).unwrap();
+        assert_eq!(status.code(), Some(1), "{}", lines.join("\n"));
+        lines.join("\n")
+    }
+
+    fn spawn(&self, name: &str, file: &str) -> Process {
+        self.start(command(weir_binary()), name, file)
+    }
+
+    fn start(&self, mut start: Command, name: &str, file: &str) -> Process {
+        let path = self.folder.join(format!("{name}.toml"));
+        fs::write(&path, file).unwrap();
+        start.arg("run").arg(&path).args(["--name", name]);
+        Process::spawn("weir", &mut start, None).unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Weir {
+    fn show(&self) -> Value {
+        let text = run(Command::new(weir_binary()).args(["show", "--json", &self.name])).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+        let end = now() + Duration::from_secs(30);
+        while !holds(&self.show()) {
+            assert!(now() < end, "{what} did not happen: {:#}", self.show());
+            nap(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops it as an operator would, and sees to it that all is accounted for and nothing is left.
+    fn stop(self, signal: Signal) {
+        let (status, lines) = self.process.stop(signal, Duration::from_secs(20)).unwrap();
+        let said = lines.join("\n");
+        assert!(status.success(), "{status}: {said}");
+        assert!(said.contains("Sent "), "no summary: {said}");
+        for path in [format!("/run/weir/{}.sock", self.name), format!("/run/dpdk/weir-{}", self.name)] {
+            assert!(!Path::new(&path).exists(), "{path} is left");
+        }
+    }
+}
+
+impl Veth {
+    fn new(outside: &str, address: &str, interrupt: &Interrupt) -> Self {
+        let far = Netns::new(outside, None, interrupt).unwrap();
+        let inside = format!("{outside}i");
+        run(Command::new("ip").args(["link", "add", outside, "type", "veth", "peer", "name", &inside]))
+            .unwrap();
+        let veth = Self { far, outside: outside.to_owned() };
+        veth.far.take(&inside, address).unwrap();
+        run(Command::new("ip").args(["link", "set", outside, "up"])).unwrap();
+        for mut ethtool in [Command::new("ethtool"), veth.far.command("ethtool")] {
+            let end = if ethtool.get_program() == "ethtool" { outside } else { &inside };
+            run(ethtool.args(["-K", end, "tx", "off", "tso", "off", "gso", "off", "gro", "off"])).unwrap();
+        }
+        veth
+    }
+}
+
+impl Drop for Veth {
+    fn drop(&mut self) {
+        let _ = run(Command::new("ip").args(["link", "delete", &self.outside]));
+    }
+}
+
+/// received = sent + dropped + backlog, for every direction.
+fn assert_conserved(show: &Value) {
+    for direction in
+        show["links"].as_array().unwrap().iter().flat_map(|link| link["directions"].as_array().unwrap())
+    {
+        for unit in ["packets", "bytes"] {
+            let count = |what: &str| direction[what][unit].as_u64().unwrap();
+            assert_eq!(
+                count("received"),
+                count("sent") + count("dropped") + count("backlog"),
+                "{unit}: {direction:#}"
+            );
+        }
+    }
+}
+
+fn taps(a: &str, b: &str, more: &str) -> String {
+    format!("[[link]]\nname = \"e2e\"\na = \"net_tap0,iface={a}\"\nb = \"net_tap1,iface={b}\"\n{more}\n")
+}
+
+fn namespaces(a: &str, b: &str, interrupt: &Interrupt) -> (Netns, Netns) {
+    let one = Netns::new(a, None, interrupt).unwrap();
+    let two = Netns::new(b, None, interrupt).unwrap();
+    one.take(a, "192.0.2.1/24").unwrap();
+    two.take(b, "192.0.2.2/24").unwrap();
+    (one, two)
+}
+
+/// The binary that the same build made.
+fn weir_binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let binary = test.ancestors().nth(2).unwrap().join("weir");
+    assert!(binary.exists(), "{} is missing: build it first with `cargo build -p weir`", binary.display());
+    binary
+}
+
+/// Frames of every length from 60 to 1514 bytes, of all sorts, each different.
+fn frame(number: u32) -> Vec<u8> {
+    let len = 60 + (number as usize * 379) % 1455;
+    let mut bytes: Vec<u8> = (0..len).map(|at| (at as u32).wrapping_mul(number + 7) as u8).collect();
+    bytes[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    let kind: [u8; 2] =
+        [[0x08, 0x00], [0x86, 0xdd], [0x81, 0x00], [0x88, 0x64], [0x88, 0xb5]][number as usize % 5];
+    bytes[12..14].copy_from_slice(&kind);
+    bytes[16..20].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+/// A libpcap file, little endian, microseconds, Ethernet.
+fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for frame in frames {
+        for word in [0, 0, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(path).unwrap();
+    let mut rest = bytes.get(24..).expect("a pcap header");
+    let mut frames = Vec::new();
+    while let Some((head, tail)) = rest.split_at_checked(16) {
+        let len = u32::from_le_bytes(head[8..12].try_into().unwrap()) as usize;
+        frames.push(tail[..len].to_vec());
+        rest = &tail[len..];
+    }
+    frames
+}
