@@ -2,7 +2,7 @@
 //! until a congestion mark has to be written.
 
 use dpdk::Mbuf;
-use shaper::flow::dissect::{Class, dissect};
+use shaper::flow::dissect::{Class, Dissected, dissect_into};
 use shaper::flow::hash::FlowHasher;
 use shaper::packet::Arrival;
 use shaper::wire::vlan;
@@ -53,7 +53,8 @@ impl Classifier {
 
     #[inline]
     fn read(&self, head: &[u8], packet: &Mbuf) -> Seen {
-        let seen = dissect(head, packet.pkt_len() as usize);
+        let mut seen = Dissected::NOTHING;
+        dissect_into(&mut seen, head, packet.pkt_len() as usize);
         let (src_hash, dst_hash) = if self.hosts { self.hasher.hosts(&seen.key) } else { (0, 0) };
         Seen {
             arrival: Arrival {
