@@ -210,6 +210,8 @@ impl Direction {
             let packet = finish(delivery, &mut self.counters.rewritten, &mut self.counters.rewrite_failed);
             // There is room: a packet handed back would be freed here, uncounted.
             let _ = self.outbox.push(packet);
+            // The driver reads the header next, and it has waited too long to be in the cache still.
+            self.outbox.prefetch_header(self.outbox.len() - 1);
         }
     }
 
