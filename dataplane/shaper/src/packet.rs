@@ -30,6 +30,9 @@ pub struct Arrival<'a> {
     pub is_arp: bool,
     /// Offset of the network header in the frame in bytes; 14 for untagged Ethernet.
     pub network_offset: u16,
+    /// Length in bytes as a discipline counts it, before any cut: see [`Piece::len`]. Only a
+    /// super-packet that could not be cut, and so brings no piece, need have it.
+    pub len: u32,
     /// Mark given by a rule (cake's `fwmark`), 0 for none.
     pub mark: u32,
     /// Class chosen by the caller (Linux's `skb->priority`), 0 for none.

@@ -17,6 +17,15 @@ fn fq_codel_replays_identically() {
 }
 
 #[test]
+fn cake_replays_identically() {
+    let vectors = vectors("cake");
+    assert_eq!(vectors.len(), 40, "30 vectors and 10 extra ones");
+    for path in vectors {
+        check(&path);
+    }
+}
+
+#[test]
 fn fq_codel_mended_counts_what_happens() {
     for path in vectors("fqc") {
         let (trace, recorded) = load(&path);

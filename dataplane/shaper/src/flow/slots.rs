@@ -3,7 +3,8 @@
 //! One pool serves all queues of a discipline: an array allocated once, a last-in first-out free
 //! list (the slot freed last is the one still in cache) and `u32` links. A [`Queue`] is two
 //! indices and belongs to exactly one pool; the pool cannot check that, its owner keeps both.
-//! Every operation is O(1) and cannot fail except [`Slots::push`] on an exhausted pool, which
+//! Slots are linked both ways, so that one can be taken out of the middle; a pop touches no slot
+//! but its own. Every operation is O(1) and cannot fail except [`Slots::push`] on an exhausted pool, which
 //! hands the piece back.
 
 use crate::packet::{DsField, Piece};
@@ -50,6 +51,8 @@ struct Slot<P> {
     packet: Option<P>,
     waiting: Waiting,
     next: u32,
+    /// Meaningful only while this is not the head of its queue.
+    prev: u32,
 }
 
 impl Waiting {
@@ -69,17 +72,38 @@ impl Waiting {
 }
 
 impl Queue {
+    /// No packet.
+    pub const EMPTY: Self = Self { head: NIL, tail: NIL };
+
     /// Whether nothing waits here.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.head == NIL
+    }
+
+    /// Whether exactly one packet waits here.
+    #[inline]
+    pub const fn is_single(&self) -> bool {
+        self.head != NIL && self.head == self.tail
+    }
+
+    /// The slot at the head, valid until it is popped or removed.
+    #[inline]
+    pub const fn head(&self) -> Option<u32> {
+        if self.head == NIL { None } else { Some(self.head) }
+    }
+
+    /// The slot at the tail: the one pushed last.
+    #[inline]
+    pub const fn tail(&self) -> Option<u32> {
+        if self.head == NIL { None } else { Some(self.tail) }
     }
 }
 
 impl Default for Queue {
     #[inline]
     fn default() -> Self {
-        Self { head: NIL, tail: NIL }
+        Self::EMPTY
     }
 }
 
@@ -90,7 +114,7 @@ impl<P> Slots<P> {
         let mut slots = Vec::with_capacity(capacity);
         for index in 0..capacity {
             let next = if index + 1 < capacity { index as u32 + 1 } else { NIL };
-            slots.push(Slot { packet: None, waiting: Waiting::default(), next });
+            slots.push(Slot { packet: None, waiting: Waiting::default(), next, prev: NIL });
         }
         Self { free: if capacity == 0 { NIL } else { 0 }, slots, used: 0 }
     }
@@ -127,6 +151,7 @@ impl<P> Slots<P> {
         slot.packet = Some(packet);
         slot.waiting = waiting;
         slot.next = NIL;
+        slot.prev = queue.tail;
         self.used += 1;
         if queue.head == NIL {
             queue.head = index;
@@ -149,6 +174,44 @@ impl<P> Slots<P> {
         self.free = index;
         self.used -= 1;
         Some((packet, waiting))
+    }
+
+    /// The slot ahead of slot `index` in `queue`; none for the head.
+    #[inline]
+    pub fn ahead(&self, queue: &Queue, index: u32) -> Option<u32> {
+        if index == queue.head { None } else { self.slots.get(index as usize).map(|slot| slot.prev) }
+    }
+
+    /// Takes slot `index`, which must be one of `queue`'s, out of it.
+    pub fn remove(&mut self, queue: &mut Queue, index: u32) -> Option<(P, Waiting)> {
+        let Some(ahead) = self.ahead(queue, index) else {
+            return self.pop(queue);
+        };
+        let slot = self.slots.get_mut(index as usize)?;
+        let packet = slot.packet.take()?;
+        let waiting = slot.waiting;
+        let behind = core::mem::replace(&mut slot.next, self.free);
+        self.free = index;
+        self.used -= 1;
+        self.slots.get_mut(ahead as usize)?.next = behind;
+        match self.slots.get_mut(behind as usize) {
+            Some(slot) => slot.prev = ahead,
+            None => queue.tail = ahead,
+        }
+        Some((packet, waiting))
+    }
+
+    /// Appends all of `other` to `queue`.
+    pub fn splice(&mut self, queue: &mut Queue, other: Queue) {
+        if queue.head == NIL {
+            *queue = other;
+        } else if let Some(first) = self.slots.get_mut(other.head as usize) {
+            first.prev = queue.tail;
+            if let Some(last) = self.slots.get_mut(queue.tail as usize) {
+                last.next = other.head;
+            }
+            queue.tail = other.tail;
+        }
     }
 
     /// What is known of the packet at the head of `queue`.
@@ -193,6 +256,29 @@ mod tests {
         assert_eq!(slots.pop(&mut b).map(|(id, _)| id), Some(3));
         assert!(a.is_empty() && b.is_empty());
         assert_eq!(slots.used(), 0);
+    }
+
+    #[test]
+    fn a_slot_leaves_from_the_head_the_middle_and_the_tail() {
+        let mut slots = Slots::new(5);
+        let mut queue = Queue::default();
+        let mut index = alloc::vec::Vec::new();
+        for id in 0..5 {
+            assert_eq!(put(&mut slots, &mut queue, id), Ok(()));
+            index.push(queue.tail().unwrap());
+        }
+        assert_eq!(slots.ahead(&queue, index[0]), None);
+        assert_eq!(slots.ahead(&queue, index[3]), Some(index[2]));
+        for (id, at) in [(2, index[2]), (4, index[4]), (0, index[0])] {
+            assert_eq!(slots.remove(&mut queue, at).map(|(packet, _)| packet), Some(id));
+        }
+        assert_eq!(slots.used(), 2);
+        assert_eq!(put(&mut slots, &mut queue, 7), Ok(()));
+        let mut order = alloc::vec::Vec::new();
+        while let Some((id, _)) = slots.pop(&mut queue) {
+            order.push(id);
+        }
+        assert_eq!(order, [1, 3, 7]);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! [`Qdisc`] chooses between them by a branch. Another discipline is another module, another
 //! variant here, and one more arm in each method.
 
+pub mod cake;
 pub mod fifo;
 pub mod fq_codel;
 

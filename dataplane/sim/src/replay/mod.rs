@@ -2,9 +2,10 @@
 //! form of the recording.
 //!
 //! * [`trace`] reads what happens, [`hashes`] supplies the flow hashes, [`out`] prints;
-//! * one file per discipline drives it (`fq_codel`): to add one, implement `Discipline` and name
-//!   it in [`replay`]. Byte queue limits ([`dql`]) have a format and a file of their own.
+//! * one file per discipline drives it (`fq_codel`, `cake`): to add one, implement `Discipline` and
+//!   name it in [`replay`]. Byte queue limits ([`dql`]) have a format and a file of their own.
 
+mod cake;
 pub mod dql;
 pub mod file;
 mod fq_codel;
@@ -67,8 +68,10 @@ fn replay_under<C: Conformance>(trace: &Trace, hashes: &HashSource, writer: impl
     let out = Out::new(writer);
     match trace.config.text("qdisc") {
         Some("fq_codel") => play(trace, fq_codel::Replay::<C>::new(trace)?, hashes, out),
+        Some("cake") => play(trace, cake::Replay::<C>::new(trace)?, hashes, out),
         Some(other) => {
-            Err(trace.config.place.error(format_args!("qdisc={other} cannot be replayed: fq_codel can")))
+            let what = format_args!("qdisc={other} cannot be replayed: fq_codel and cake can");
+            Err(trace.config.place.error(what))
         }
         None => Err(trace.config.place.error("the key qdisc is missing")),
     }
