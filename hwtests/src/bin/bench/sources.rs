@@ -16,7 +16,7 @@ pub(crate) enum Source {
     /// `dpdk-testpmd` forwarding between two net_null ports on one lcore: Mpps of both ports together.
     Testpmd { name: &'static str },
     /// A program that prints `{"mpps": N, …}` as its last line.
-    Mpps { name: &'static str, program: PathBuf, args: &'static [&'static str] },
+    Mpps { name: &'static str, program: PathBuf },
     /// A program that prints rows of a name, two blanks or more, and a median in ns; `name` goes before each.
     Rows { name: &'static str, program: PathBuf },
 }
@@ -26,11 +26,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     let example = |name: &str| folder.join("examples").join(name);
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
-        Source::Mpps {
-            name: "bench.null.weir_fq_codel",
-            program: folder.join("weir-bench"),
-            args: &["null"],
-        },
+        Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path") },
         Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench") },
         Source::Rows { name: "bench.cake", program: example("cake_bench") },
         Source::Rows { name: "bench.dissect", program: example("dissect_bench") },
@@ -67,9 +63,9 @@ impl Source {
     pub(crate) fn measure(&self, seconds: u32, interrupt: &Interrupt) -> Result<Vec<(String, f64)>> {
         match self {
             Self::Testpmd { name } => Ok(vec![((*name).to_owned(), macfwd(seconds, interrupt)?)]),
-            Self::Mpps { name, program, args } => {
+            Self::Mpps { name, program } => {
                 let mut run = command(program);
-                run.args(*args).args(["--seconds", &seconds.to_string()]);
+                run.args(["--seconds", &seconds.to_string()]);
                 let lines = lines(run, Duration::from_secs(seconds.into()) + PATIENCE, interrupt)?;
                 Ok(vec![((*name).to_owned(), parse_mpps(&lines)?)])
             }
