@@ -108,7 +108,7 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
 fn table(report: &Report, args: &Args) -> String {
     let machine = &report.machine;
     let mut text = format!(
-        "Median of {} turns; {}, {} cores, Linux {}, DPDK {}; {}\n\n{:<60} {:>12} {:>8}\n",
+        "Median of {} turns; {}, {} cores, Linux {}, DPDK {}; {}\n\n{:<66} {:>12} {:>8}\n",
         args.repeats,
         machine.cpu,
         machine.cores,
@@ -122,7 +122,7 @@ fn table(report: &Report, args: &Args) -> String {
     for figure in &report.results {
         let value = format!("{} {}", significant(figure.value), figure.unit);
         let spread = significant(figure.spread.unwrap_or(f64::NAN));
-        let _ = write!(text, "{:<60} {value:>12} {spread:>8}", figure.name);
+        let _ = write!(text, "{:<66} {value:>12} {spread:>8}", figure.name);
         if let Some(bar) = figure.bar {
             let sign = if figure.better == Better::Higher { ">=" } else { "<=" };
             let holds = if figure.holds == Some(true) { "holds" } else { "MISSES" };

@@ -28,6 +28,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
         Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path") },
         Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench") },
+        Source::Rows { name: "bench.cake", program: example("cake_bench") },
         Source::Rows { name: "bench.dissect", program: example("dissect_bench") },
     ]
 }

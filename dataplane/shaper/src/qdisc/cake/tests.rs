@@ -233,7 +233,7 @@ fn shares_after_mode_changes<C: Conformance>() -> (usize, usize) {
     }
     let first = line.next - 400;
     for id in ids(&line.run_for(ms(8))) {
-        if (id - first) % 2 == 0 { counts.0 += 1 } else { counts.1 += 1 }
+        if (id - first).is_multiple_of(2) { counts.0 += 1 } else { counts.1 += 1 }
     }
     counts
 }
