@@ -24,6 +24,9 @@ pub(super) struct Tin<C> {
     pub(super) flows: Box<[Flow; QUEUES]>,
     /// The hash that a queue belongs to.
     tags: Box<[u32; QUEUES]>,
+    /// Flows that share the queue, which is their home, as long as it holds packets: one bit for
+    /// each 32nd of all hashes.
+    guests: Box<[u32; QUEUES]>,
     pub(super) lists: Lists,
     src: Hosts,
     dst: Hosts,
@@ -65,6 +68,7 @@ impl<C: Conformance> Tin<C> {
         Self {
             flows: Box::new([Flow::new::<C>(); QUEUES]),
             tags: Box::new([0; QUEUES]),
+            guests: Box::new([0; QUEUES]),
             lists: Lists::new(),
             src: Hosts::new(),
             dst: Hosts::new(),
@@ -127,6 +131,9 @@ impl<C: Conformance> Tin<C> {
         } else {
             self.find_queue(tag, Hashes { flow: tag, src, dst })
         };
+        if queue == from {
+            self.guests[queue % QUEUES] |= old.guests[queue % QUEUES];
+        }
         let own = &mut self.flows[queue % QUEUES];
         if own.set == Set::None {
             (own.aqm, own.dropped) = (flow.aqm, flow.dropped);
@@ -169,13 +176,19 @@ impl<C: Conformance> Tin<C> {
                 return known;
             }
             known
+        } else if self.guests[home] & guest_bit(hash) != 0 && !self.flows[home].queue.is_empty() {
+            self.stats.way_collisions += 1;
+            return home;
         } else if let Some(idle) = ways(home).find(|&at| self.flows[at].set == Set::None) {
             self.stats.way_misses += 1;
             idle
         } else {
             self.stats.way_collisions += 1;
-            let Some(taken) = self.take_over(home) else { return home };
-            taken
+            let Some(queue) = self.take_over(home) else {
+                self.guests[home] |= guest_bit(hash);
+                return home;
+            };
+            queue
         };
         self.tags[queue] = hash;
         self.claim_hosts(queue, hashes);
@@ -183,8 +196,9 @@ impl<C: Conformance> Tin<C> {
     }
 
     /// A queue for a newcomer where all of the set are in use: one without packets, whose owner
-    /// loses nothing by it. `None` to share the home queue, which stays its owner's, since a tag
-    /// that moved would let later packets of the owner overtake those that wait (fault 44).
+    /// loses nothing by it. `None` when all hold packets: were the tag of such a queue moved, later
+    /// packets of its owner would go elsewhere and overtake those that wait (fault 44). The
+    /// newcomer becomes a guest then, and stays one while the queue holds packets, perhaps its own.
     fn take_over(&mut self, home: usize) -> Option<usize> {
         let queue = if C::CAKE_COLLISION_MOVES_TAG {
             home
@@ -195,6 +209,7 @@ impl<C: Conformance> Tin<C> {
             self.lower_hosts(queue);
         }
         self.release_hosts(queue);
+        self.guests[queue] = 0;
         Some(queue)
     }
 
@@ -257,6 +272,7 @@ impl<C: Conformance> Tin<C> {
     /// The turn of an empty queue: it decays until its AQM is at rest, and then is idle.
     pub(super) fn settle(&mut self, queue: usize, now: Instant) {
         let flow = &mut self.flows[queue % QUEUES];
+        self.guests[queue % QUEUES] = 0;
         let turn = flow.aqm.on_empty::<C>(&self.aqm, now);
         let rests = flow.aqm.at_rest(now);
         let left = flow.set;
@@ -387,6 +403,11 @@ impl<C: Conformance> Tin<C> {
             self.dst.lower(flow.dst);
         }
     }
+}
+
+#[inline]
+fn guest_bit(hash: u32) -> u32 {
+    1 << (hash >> 27)
 }
 
 /// Device MTU and Ethernet header: the quantum of a fast tin.
