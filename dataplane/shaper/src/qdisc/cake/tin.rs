@@ -274,7 +274,7 @@ impl<C: Conformance> Tin<C> {
         let flow = &mut self.flows[queue % QUEUES];
         self.guests[queue % QUEUES] = 0;
         let turn = flow.aqm.on_empty::<C>(&self.aqm, now);
-        let rests = flow.aqm.at_rest(now);
+        let rests = flow.aqm.at_rest::<C>(now);
         let left = flow.set;
         flow.set = if rests { Set::None } else { Set::Decaying };
         self.note(turn);
