@@ -193,4 +193,4 @@ const TYPES: &[&str] = &[
 /// Structs that are only handed back to DPDK.
 const OPAQUE: &[&str] = &["rte_mempool", "rte_ring", "rte_device", "rte_eth_dev", "rte_bus"];
 
-const CONSTANTS: &[&str] = &["SHIM_.*", "MBUF_(SIZE|OFFSET_.*|BITS_.*)"];
+const CONSTANTS: &[&str] = &["SHIM_.*", "MBUF_(SIZE|OFFSET_.*|BITS_.*)", "stdout"];

@@ -1,4 +1,6 @@
 /* What bindgen reads: DPDK's headers, the shim, and the constants that DPDK has only as macros. */
+#include <stdio.h>
+
 #include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_eal.h>

@@ -7,6 +7,8 @@
 )]
 
 use std::fmt;
+use std::io::{Write, stderr};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -63,6 +65,22 @@ impl fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
+
+/// Says on standard error why `program` failed, if it did: 0, 1, or 128 and the signal that ended it.
+pub fn exit_code(program: &str, result: Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    // Nobody may be listening any more.
+    match error.downcast_ref() {
+        Some(Interrupted(signal)) => {
+            let _ = writeln!(stderr(), "{program}: interrupted; everything it made is gone");
+            ExitCode::from(128 + *signal as u8)
+        }
+        None => {
+            let _ = writeln!(stderr(), "{program}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// The monotonic clock.
 pub fn now() -> Instant {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -67,17 +68,22 @@ impl Forwarder {
     pub fn start(program: &Program, setup: &Setup<'_>, interrupt: &Interrupt) -> Result<Self> {
         let config = setup.folder.join(format!("{}.toml", setup.name));
         let log = setup.folder.join(format!("{}.log", setup.name));
-        let (mut start, ready, weir) = match program {
+        let (mut start, ready, weir, prefix) = match program {
             Program::Weir(binary) => {
                 fs::write(&config, weir_config(setup))
                     .with_context(|| format!("cannot write {}", config.display()))?;
                 let mut start = command(binary);
                 start.arg("run").arg(&config).args(["--name", &instance()]);
-                (start, "ready", Some(binary.clone()))
+                (start, "ready", Some(binary.clone()), format!("weir-{}", instance()))
             }
-            Program::Testpmd => (testpmd(setup), "Logical Core", None),
+            Program::Testpmd => {
+                let [a, b] = [0, 1].map(|end| format!("net_tap{end},iface={}", setup.taps[end]));
+                // A period of statistics keeps it running without a terminal.
+                let options = "--forward-mode=io --stats-period=3600";
+                (testpmd(setup.poll_cpu, [&a, &b], options), "Logical Core", None, instance())
+            }
         };
-        let runtime = RuntimeFolder(Path::new("/run/dpdk").join(instance()));
+        let runtime = RuntimeFolder::of(&prefix);
         let mut process = Process::spawn("forwarder", &mut start, Some(&log))?;
         process
             .wait_for(ready, Duration::from_secs(30), interrupt)
@@ -115,17 +121,20 @@ fn weir_config(setup: &Setup<'_>) -> String {
     )
 }
 
-fn testpmd(setup: &Setup<'_>) -> Command {
-    let [a, b] = setup.taps;
+/// `dpdk-testpmd` between two devices, without hugepages; [`RuntimeFolder`] must outlive it.
+pub fn testpmd(poll_cpu: usize, devices: [&str; 2], options: &str) -> Command {
     // Its lines come at once only to a terminal, unless stdbuf says otherwise.
     let mut testpmd = command("stdbuf");
-    testpmd.args(["-oL", "dpdk-testpmd", "-l", &format!("0,{}", setup.poll_cpu)]);
-    testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry --no-pci --file-prefix".split(' '));
-    testpmd.args([&instance(), "--vdev", &format!("net_tap0,iface={a}")]);
-    testpmd.args(["--vdev", &format!("net_tap1,iface={b}")]);
-    // A period of statistics keeps it running without a terminal.
-    testpmd.args("-- --forward-mode=io --total-num-mbufs=8192 --stats-period=3600".split(' '));
+    testpmd.args(["-oL", "dpdk-testpmd", "-l", &format!("0,{poll_cpu}"), "--file-prefix", &instance()]);
+    testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry --no-pci --vdev".split(' '));
+    testpmd.args([devices[0], "--vdev", devices[1], "--", "--total-num-mbufs=8192"]);
+    testpmd.args(options.split(' '));
     testpmd
+}
+
+/// The last CPU: the poll loop has it for itself where there is another one for the rest.
+pub fn poll_cpu() -> usize {
+    available_parallelism().map_or(1, usize::from) - 1
 }
 
 /// Name of the instance and of DPDK's runtime folder: one forwarder at a time, any number of rigs side by side.
@@ -189,9 +198,20 @@ fn parse_counters(show: &str) -> Result<Counters> {
     })
 }
 
-/// DPDK leaves an empty folder behind, and its sockets too when it is killed.
+/// DPDK's folder for this process's forwarder: it leaves it behind empty, or with its sockets when it is killed.
 #[derive(Debug)]
-struct RuntimeFolder(PathBuf);
+pub struct RuntimeFolder(PathBuf);
+
+impl RuntimeFolder {
+    /// Of [`testpmd`]; it is removed when this is dropped.
+    pub fn of_testpmd() -> Self {
+        Self::of(&instance())
+    }
+
+    fn of(prefix: &str) -> Self {
+        Self(Path::new("/run/dpdk").join(prefix))
+    }
+}
 
 impl Drop for RuntimeFolder {
     fn drop(&mut self) {

@@ -38,6 +38,11 @@ impl Netns {
         Ok(Self { holder, cpus: cpus.map(str::to_owned) })
     }
 
+    /// The process that holds the namespace, to name it by.
+    pub fn pid(&self) -> u32 {
+        self.holder.pid()
+    }
+
     /// A command that runs inside; start it with [`Process::spawn`].
     pub fn command(&self, program: &str) -> Command {
         let mut inside = command("nsenter");
@@ -51,8 +56,12 @@ impl Netns {
 
     /// Moves an interface in from the namespace of this process, gives it `address` (with prefix length), sets it up.
     pub fn take(&self, interface: &str, address: &str) -> Result<()> {
-        let holder = self.holder.pid().to_string();
-        run(Command::new("ip").args(["link", "set", interface, "netns", &holder]))?;
+        run(Command::new("ip").args(["link", "set", interface, "netns", &self.pid().to_string()]))?;
+        self.set_up(interface, address)
+    }
+
+    /// Gives an interface that is inside `address` (with prefix length) and sets it up.
+    pub fn set_up(&self, interface: &str, address: &str) -> Result<()> {
         run(self.command("ip").args(["address", "add", address, "dev", interface]))?;
         run(self.command("ip").args(["link", "set", interface, "up"]))?;
         Ok(())

@@ -39,10 +39,12 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     for link in plan(&config, [0; 16]).links {
         let pools = link.pools(environment.lcores);
         for (port, sum) in [&link.a, &link.b].into_iter().zip(pools) {
-            println!("#   {} {}: {sum}", link.name, port.devargs);
+            let mebibytes = sum.bytes(environment.hugepages) as f64 / f64::from(1 << 20);
+            println!("#   {} {}: {sum}, {mebibytes:.1} MiB", link.name, port.devargs);
         }
     }
-    println!("#   together {:.1} MiB", environment.packet_memory as f64 / f64::from(1 << 20));
+    let kind = if environment.hugepages { "hugepages" } else { "ordinary memory" };
+    println!("#   together {:.1} MiB of {kind}", environment.packet_memory as f64 / f64::from(1 << 20));
     Ok(ExitCode::SUCCESS)
 }
 

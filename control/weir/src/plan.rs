@@ -23,6 +23,8 @@ pub struct Environment {
     pub packet_memory: u64,
     /// Lcores, the main one included.
     pub lcores: u32,
+    /// Whether packet memory is to lie in hugepages.
+    pub hugepages: bool,
 }
 
 /// Chooses the EAL's arguments: those of the file, and where it leaves a choice what works with
@@ -31,13 +33,13 @@ pub fn environment(config: &Config, machine: &Machine) -> Environment {
     let given =
         |name: &str| config.eal.args.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")));
     let (cores, lcores) = cores(config, machine);
-    let packet_memory = packet_memory(config, lcores);
     let mut args = vec!["--lcores".to_owned(), cores];
     let no_huge = given("--no-huge");
     if !no_huge && machine.free_hugepages == 0 && !given("--in-memory") && !given("--huge-dir") {
         args.push("--no-huge".to_owned());
     }
     let ordinary = no_huge || args.iter().any(|arg| arg == "--no-huge");
+    let packet_memory = packet_memory(config, lcores, !ordinary);
     if ordinary {
         args.push("--no-shconf".to_owned());
         if !given("-m") && !given("--socket-mem") && !given("--numa-mem") {
@@ -52,7 +54,7 @@ pub fn environment(config: &Config, machine: &Machine) -> Environment {
         args.push("--no-pci".to_owned());
     }
     args.extend(config.eal.args.iter().cloned());
-    Environment { args, packet_memory, lcores }
+    Environment { args, packet_memory, lcores, hugepages: !ordinary }
 }
 
 /// What the machine offers, as far as defaults depend on it.
@@ -109,8 +111,8 @@ fn cores(config: &Config, machine: &Machine) -> (String, u32) {
     (value, 1 + workers as u32)
 }
 
-fn packet_memory(config: &Config, lcores: u32) -> u64 {
-    config.links.iter().map(link).flat_map(|link| link.pools(lcores)).map(|sum| sum.bytes()).sum()
+fn packet_memory(config: &Config, lcores: u32, hugepages: bool) -> u64 {
+    config.links.iter().map(link).flat_map(|link| link.pools(lcores)).map(|sum| sum.bytes(hugepages)).sum()
 }
 
 fn link(link: &model::Link) -> LinkPlan {

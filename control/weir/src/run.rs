@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use dpdk::Eal;
 use engine::line::Line;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,9 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let stop = Stop::on_signal()?;
     let socket = Socket::claim(&name)?;
     let environment = environment(&config, &Machine::look());
-    let eal = Eal::init(&environment.eal(&name, verbose))?;
+    let eal_config = environment.eal(&name, verbose);
+    let _folder = RuntimeFolder::of(&eal_config.file_prefix);
+    let eal = Eal::init(&eal_config)?;
     let mut line = Line::start(&eal, &plan(&config, secret()?))?;
     warn(&line);
     let instance = Instance::new(name, file, config);
@@ -99,6 +101,27 @@ impl Stop {
             let _ = self.wake.recv_timeout(span);
         }
         self.asked.load(Ordering::Acquire)
+    }
+}
+
+/// The folder that DPDK makes for a file prefix and leaves behind. Goes when dropped, after the EAL.
+struct RuntimeFolder(PathBuf);
+
+impl RuntimeFolder {
+    /// Where DPDK puts it: under /var/run for root, under the user's run-time directory for others.
+    fn of(file_prefix: &str) -> Self {
+        let base = match std::env::var_os("XDG_RUNTIME_DIR") {
+            _ if nix::unistd::geteuid().is_root() => PathBuf::from("/var/run"),
+            Some(dir) => PathBuf::from(dir),
+            None => PathBuf::from("/tmp"),
+        };
+        Self(base.join("dpdk").join(file_prefix))
+    }
+}
+
+impl Drop for RuntimeFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

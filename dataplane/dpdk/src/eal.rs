@@ -4,6 +4,7 @@
 //! one, so `rte_eal_cleanup` runs when the last of them is gone, and never under somebody's feet.
 
 use std::ffi::{CStr, CString, NulError, c_char};
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
@@ -31,6 +32,8 @@ pub struct EalConfig {
 /// The levels of `rte_log`, quietest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
+    /// Only what ends the process.
+    Critical,
     /// Errors only.
     Error,
     /// Errors and warnings.
@@ -57,7 +60,7 @@ pub enum EalError {
     #[error("cannot set up signals for the drivers: {0}")]
     Signals(#[source] std::io::Error),
     /// `rte_eal_init` failed.
-    #[error("rte_eal_init({args}) failed: {errno}{said}; {remedy}")]
+    #[error("rte_eal_init({args}) failed: {errno}; {remedy}{said}")]
     Init {
         /// The arguments as one line.
         args: String,
@@ -117,6 +120,8 @@ impl EalConfig {
             "dpdk".to_owned(),
             format!("--file-prefix={}", self.file_prefix),
             format!("--log-level={}", self.log_level.number()),
+            // Its warning at every start (DPDK 22.11) is about a socket that nobody asked for.
+            "--log-level=lib.telemetry:4".to_owned(),
         ];
         argv.extend(self.args.iter().cloned());
         argv
@@ -126,6 +131,7 @@ impl EalConfig {
 impl LogLevel {
     const fn number(self) -> u32 {
         match self {
+            Self::Critical => 3,
             Self::Error => 4,
             Self::Warning => 5,
             Self::Notice => 6,
@@ -165,8 +171,11 @@ impl Eal {
                 remedy: init_remedy(errno),
             });
         }
-        if !said.is_empty() {
-            eprint!("{said}");
+        if config.log_level > LogLevel::Warning {
+            // Where it would have gone; a closed standard error is no reason to stop.
+            let _ = std::io::stderr().write_all(said.as_bytes());
+        } else {
+            log::hush();
         }
         Ok(Self(Arc::new(Running)))
     }
@@ -183,8 +192,19 @@ impl Eal {
         unsafe { dpdk_sys::rte_eal_has_hugepages() != 0 }
     }
 
+    /// The name of the device that a device string is about, as DPDK writes it: to open its port
+    /// and to detach it by.
+    ///
+    /// # Errors
+    /// [`EalError::Devargs`].
+    pub fn device_name(devargs: &str) -> Result<String, EalError> {
+        Devargs::parse(devargs)
+            .map(|device| device.name.into_owned())
+            .ok_or_else(|| EalError::Devargs(devargs.into()))
+    }
+
     /// Attaches a device: `0000:01:00.0`, `net_tap0,iface=tap0`, `pci:…`, `vdev:…`. Returns its
-    /// name, which is the name to open the port and to detach the device by.
+    /// name, see [`Eal::device_name`]. What the EAL found when it started is attached already.
     ///
     /// # Errors
     /// [`EalError::Devargs`] or [`EalError::Attach`].
@@ -298,7 +318,8 @@ mod tests {
     #[test]
     fn arguments_are_in_the_order_eal_wants() {
         let config = EalConfig::new("left").arg("--no-pci");
-        assert_eq!(config.argv(), ["dpdk", "--file-prefix=left", "--log-level=5", "--no-pci"]);
+        let argv = ["dpdk", "--file-prefix=left", "--log-level=5", "--log-level=lib.telemetry:4", "--no-pci"];
+        assert_eq!(config.argv(), argv);
     }
 
     #[test]

@@ -60,20 +60,15 @@ impl Mbuf {
     /// [`MbufError::Exhausted`]; nothing is kept then.
     pub fn from_bytes(pool: &Mempool, bytes: &[u8]) -> Result<Self, MbufError> {
         let mut packet = pool.alloc()?;
-        let mut rest = bytes;
-        loop {
-            let mut tail = if rest.len() == bytes.len() { None } else { Some(pool.alloc()?) };
-            let segment = tail.as_mut().unwrap_or(&mut packet);
-            let (now, later) = rest.split_at(rest.len().min(usize::from(segment.tailroom())));
-            segment.append(now.len())?.copy_from_slice(now);
-            if let Some(tail) = tail {
-                packet.chain(tail).map_err(|_| MbufError::NoRoom)?;
-            }
-            if later.is_empty() {
-                return Ok(packet);
-            }
-            rest = later;
+        let room = usize::from(packet.tailroom()).max(1);
+        let (first, rest) = bytes.split_at(bytes.len().min(room));
+        packet.append(first.len())?.copy_from_slice(first);
+        for part in rest.chunks(room) {
+            let mut tail = pool.alloc()?;
+            tail.append(part.len())?.copy_from_slice(part);
+            packet.chain(tail).map_err(|_| MbufError::NoRoom)?;
         }
+        Ok(packet)
     }
 
     /// Length of the packet in bytes, all segments.

@@ -86,9 +86,7 @@ impl Port {
             let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
             return Err(PortError::NotFound { name: name.to_owned(), present });
         }
-        let (device, warnings) = Device::claim(eal, id, name, &mut control)?;
-        drop(control);
-        Ok(Self::new(device, warnings))
+        Device::claim(eal, id, name, &mut control).map(Self::new)
     }
 
     /// The names of all ports that are attached, open or not.
@@ -124,11 +122,13 @@ impl Port {
     /// be set up again while it is stopped.
     ///
     /// # Errors
-    /// [`PortError`]; the port stays open and can be configured with other values.
+    /// [`PortError`]; the port is not configured then, and can be with other values.
     pub fn configure(&mut self, config: &PortConfig, pool: &Mempool) -> Result<&Configured, PortError> {
         self.expect(&[Phase::Open, Phase::Stopped], "configure", "stop it first")?;
-        let device = self.exclusive()?;
-        let configured = device.configure(config, pool)?;
+        // Half a set-up must not be started.
+        self.phase = Phase::Open;
+        self.configured = None;
+        let configured = self.exclusive()?.configure(config, pool)?;
         self.phase = Phase::Stopped;
         Ok(self.configured.insert(configured))
     }
@@ -165,12 +165,13 @@ impl Port {
     /// an attach, as DPDK has it.
     ///
     /// # Errors
-    /// [`PortError::QueuesInUse`], after which the port is as before; [`PortError::Closed`].
+    /// [`PortError::QueuesInUse`], after which the port is as before; [`PortError::Closed`];
+    /// [`PortError::Refused`] if the driver complains, but the port is closed all the same.
     pub fn close(&mut self) -> Result<(), PortError> {
-        self.exclusive()?.close()?;
+        let result = self.exclusive()?.close();
         self.device = None;
         self.phase = Phase::Closed;
-        Ok(())
+        result
     }
 
     /// MTU in bytes.
@@ -184,7 +185,7 @@ impl Port {
     /// Changes the MTU; the port must be configured and stopped.
     ///
     /// # Errors
-    /// [`PortError::OutOfRange`], [`PortError::Refused`], [`PortError::Phase`].
+    /// [`PortError::OutOfRange`], [`PortError::DataRoom`], [`PortError::Refused`], [`PortError::Phase`].
     pub fn set_mtu(&mut self, mtu: u16) -> Result<(), PortError> {
         self.expect(&[Phase::Stopped], "change the MTU of", "stop it first")?;
         self.exclusive()?.set_mtu(mtu)?;
@@ -226,7 +227,7 @@ impl Port {
         self.device()?.set_link(false)
     }
 
-    /// Counters of the driver since the port was opened.
+    /// Counters of the driver, which start at 0 when the device is attached.
     ///
     /// # Errors
     /// [`PortError::Closed`] or [`PortError::Refused`].
@@ -249,13 +250,12 @@ impl Port {
     pub(crate) fn adopt(eal: &Eal, id: u16, rings: Vec<crate::ring::Ring>) -> Result<Self, PortError> {
         let mut control = registry::control();
         let name = device::name(id).unwrap_or_default();
-        let (mut device, warnings) = Device::claim(eal, id, &name, &mut control)?;
+        let mut device = Device::claim(eal, id, &name, &mut control)?;
         device.rings = rings;
-        Ok(Self::new(device, warnings))
+        Ok(Self::new(device))
     }
 
-    fn new(mut device: Device, warnings: Vec<PortWarning>) -> Self {
-        device.warnings = warnings;
+    fn new(device: Device) -> Self {
         Self {
             name: device.name.clone(),
             device: Some(Arc::new(device)),

@@ -255,8 +255,16 @@ fn frames_that_fit_no_buffer_are_refused_at_set_up() {
         "port net_null6: a frame of MTU 1500 needs 1646 bytes of data room, the mempool has 640, and driver net_null \
          cannot scatter; use a data room of 1646 or more, or a smaller MTU"
     );
-    port.configure(&PortConfig { mtu: Some(494), ..PortConfig::default() }, &pool).unwrap();
+    let small = PortConfig { mtu: Some(494), ..PortConfig::default() };
+    port.configure(&small, &pool).unwrap();
     assert_eq!(port.mtu().unwrap(), 494);
+    assert!(matches!(port.set_mtu(495), Err(PortError::DataRoom { mtu: 495, need: 641, .. })));
+
+    // A set-up that fails after one that did not leaves nothing that could be started.
+    assert!(port.configure(&PortConfig::default(), &pool).is_err());
+    assert!(matches!(port.start(), Err(PortError::Phase { phase: Phase::Open, .. })));
+    port.configure(&small, &pool).unwrap();
+    drop(port.start().unwrap());
     drop(port);
     eal.detach(&name).unwrap();
 }

@@ -77,63 +77,13 @@ pub enum Way {
 /// Why a plan could not be carried out.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// A device could not be attached.
-    #[error("link {link:?}: {source}")]
-    Attach {
-        /// The link.
+    /// A link could not be built.
+    #[error("link {link:?}: {fault}")]
+    Link {
+        /// Its name.
         link: String,
-        /// What DPDK said.
-        source: EalError,
-    },
-    /// A port could not be set up.
-    #[error("link {link:?}: {source}")]
-    Port {
-        /// The link.
-        link: String,
-        /// What the driver said.
-        source: PortError,
-    },
-    /// A driver carries less than the plan asks for.
-    #[error(
-        "link {link:?}: port {port} carries an MTU of {min} to {max} bytes, not {asked}: set mtu to what it carries"
-    )]
-    Mtu {
-        /// The link.
-        link: String,
-        /// The port.
-        port: String,
-        /// MTU asked for.
-        asked: u16,
-        /// Smallest it carries.
-        min: u16,
-        /// Largest it carries.
-        max: u16,
-    },
-    /// No memory for packets.
-    #[error("link {link:?}: {source}\n  it needs {sum}")]
-    Pool {
-        /// The link.
-        link: String,
-        /// What DPDK said.
-        source: MempoolError,
-        /// What was asked for.
-        sum: PoolSum,
-    },
-    /// The discipline's parameters.
-    #[error("link {link:?}: {source}")]
-    Qdisc {
-        /// The link.
-        link: String,
-        /// What is wrong.
-        source: qdisc::ParamError,
-    },
-    /// The rate.
-    #[error("link {link:?}: {source}")]
-    Rate {
-        /// The link.
-        link: String,
-        /// What is wrong.
-        source: RateError,
+        /// What stood in the way.
+        fault: Box<LinkFault>,
     },
     /// Nothing to run the loop on.
     #[error("no worker lcore: give EAL one more CPU (eal.lcores)")]
@@ -141,6 +91,45 @@ pub enum StartError {
     /// A worker could not be launched.
     #[error(transparent)]
     Launch(#[from] LcoreError),
+}
+
+/// What stands in the way of a link.
+#[derive(Debug, Error)]
+pub enum LinkFault {
+    /// A device could not be attached.
+    #[error(transparent)]
+    Attach(#[from] EalError),
+    /// A port could not be set up.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A driver carries another MTU than the plan asks for.
+    #[error(
+        "port {port} carries an MTU of {min} to {max} bytes, not {asked}: set its mtu to what it carries"
+    )]
+    Mtu {
+        /// The port.
+        port: String,
+        /// MTU asked for.
+        asked: u16,
+        /// Smallest it carries.
+        min: u16,
+        /// Largest it carries.
+        max: u32,
+    },
+    /// No memory for packets.
+    #[error("{cause}\n  it needs {sum}")]
+    Pool {
+        /// What DPDK said.
+        cause: MempoolError,
+        /// What was asked for.
+        sum: PoolSum,
+    },
+    /// The discipline's parameters.
+    #[error(transparent)]
+    Qdisc(#[from] qdisc::ParamError),
+    /// The rate.
+    #[error(transparent)]
+    Rate(#[from] RateError),
 }
 
 impl LinkPlan {

@@ -45,8 +45,12 @@ pub const BUFFER: u32 = DATA_ROOM + 128;
 /// What the disciplines call truesize for a packet in one mbuf: buffer and mbuf header.
 pub const TRUESIZE: u32 = BUFFER + 128;
 
-/// Memory of one mbuf in bytes: truesize and the pool's object header.
+/// Memory of one mbuf in bytes where packet memory lies in hugepages: truesize and the pool's
+/// object header.
 pub const MBUF_BYTES: u64 = TRUESIZE as u64 + 64;
+
+/// The same in ordinary memory: DPDK puts no mbuf across a page border, so that each takes one page.
+pub const MBUF_BYTES_ORDINARY: u64 = 4096;
 
 impl PoolSum {
     /// The sum for a port with these rings and MTU, whose packets wait in a discipline of
@@ -75,9 +79,9 @@ impl PoolSum {
         u32::try_from(mbufs).unwrap_or(u32::MAX)
     }
 
-    /// Memory in bytes.
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.total()) * MBUF_BYTES
+    /// Memory in bytes, in hugepages or in ordinary pages.
+    pub fn bytes(&self, hugepages: bool) -> u64 {
+        u64::from(self.total()) * if hugepages { MBUF_BYTES } else { MBUF_BYTES_ORDINARY }
     }
 }
 
@@ -86,7 +90,7 @@ impl fmt::Display for PoolSum {
         write!(
             f,
             "(rx ring {} + tx ring {} + qdisc slots {} + held {} + bursts {}) x {} segment{} \
-             + {} lcore{} x cache {} = {} mbufs, {:.1} MiB",
+             + {} lcore{} x cache {} = {} mbufs",
             self.rx_ring,
             self.tx_ring,
             self.qdisc_slots,
@@ -98,7 +102,6 @@ impl fmt::Display for PoolSum {
             if self.lcores == 1 { "" } else { "s" },
             self.cache,
             self.total(),
-            self.bytes() as f64 / f64::from(1 << 20),
         )
     }
 }

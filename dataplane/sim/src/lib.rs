@@ -1,3 +1,4 @@
 //! Virtual-time links, senders and trace replay over the shaper.
 
+pub mod nic;
 pub mod replay;

@@ -15,6 +15,7 @@ pub(crate) struct Device {
     pub(super) warnings: Vec<PortWarning>,
     /// Number of receive and transmit queues.
     queues: (u16, u16),
+    scatter: bool,
     multi_segs: bool,
     started: bool,
     closed: bool,
@@ -25,21 +26,17 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(super) fn claim(
-        eal: &Eal,
-        id: u16,
-        name: &str,
-        control: &mut Control,
-    ) -> Result<(Self, Vec<PortWarning>), PortError> {
+    pub(super) fn claim(eal: &Eal, id: u16, name: &str, control: &mut Control) -> Result<Self, PortError> {
         let owner = device_name(id).unwrap_or_else(|| name.to_owned());
         if !control.claim(id, &owner) {
             return Err(PortError::InUse { name: name.to_owned() });
         }
-        let device = Self {
+        let mut device = Self {
             id,
             name: name.to_owned(),
             warnings: Vec::new(),
             queues: (0, 0),
+            scatter: false,
             multi_segs: false,
             started: false,
             closed: false,
@@ -51,8 +48,8 @@ impl Device {
         let ret = unsafe {
             dpdk_sys::rte_eth_dev_callback_register(id, REMOVAL, Some(registry::on_removal), null_mut())
         };
-        let warnings = Errno::check(ret).err().map(PortWarning::RemovalEvents);
-        Ok((device, warnings.into_iter().collect()))
+        device.warnings.extend(Errno::check(ret).err().map(PortWarning::RemovalEvents));
+        Ok(device)
     }
 
     pub(super) fn info(&self) -> Result<PortInfo, PortError> {
@@ -84,6 +81,7 @@ impl Device {
         self.set_up_queues(config, &raw, (rx_desc, tx_desc), (rx_offloads, tx_offloads), pool)?;
 
         self.queues = (config.rx_queues, config.tx_queues);
+        self.scatter = rx_offloads.contains(RxOffloads::SCATTER);
         self.multi_segs = tx_offloads.contains(TxOffloads::MULTI_SEGS);
         let mut warnings = Vec::new();
         for (direction, asked, got) in [("rx", config.rx_desc, rx_desc), ("tx", config.tx_desc, tx_desc)] {
@@ -159,6 +157,9 @@ impl Device {
     pub(super) fn set_mtu(&mut self, mtu: u16) -> Result<(), PortError> {
         let info = self.info()?;
         self.in_range("mtu", mtu.into(), &info, info.min_mtu.into(), info.max_mtu.into())?;
+        for pool in &self.pools {
+            self.fits(mtu, &info, pool, self.scatter)?;
+        }
         // SAFETY: a valid port that is configured and stopped.
         let ret = unsafe { dpdk_sys::rte_eth_dev_set_mtu(self.id, mtu) };
         self.check_ret(ret, || format!("rte_eth_dev_set_mtu({mtu})"))
@@ -195,18 +196,23 @@ impl Device {
     fn check(&self, config: &PortConfig, info: &PortInfo, pool: &Mempool) -> Result<(), PortError> {
         self.in_range("rx_queues", config.rx_queues.into(), info, 1, info.max_rx_queues.into())?;
         self.in_range("tx_queues", config.tx_queues.into(), info, 1, info.max_tx_queues.into())?;
-        let mtu = config.mtu.unwrap_or(DEFAULT_MTU.min(info.max_mtu));
-        if config.mtu.is_some() {
+        if let Some(mtu) = config.mtu {
             self.in_range("mtu", mtu.into(), info, info.min_mtu.into(), info.max_mtu.into())?;
         }
+        let mtu = config.mtu.unwrap_or(DEFAULT_MTU.min(info.max_mtu));
+        let scatter = config.rx_wanted(info.rx_offloads).contains(RxOffloads::SCATTER);
+        self.fits(mtu, info, pool, scatter)
+    }
+
+    /// Whether a frame fits into a buffer, or may be spread over several.
+    fn fits(&self, mtu: u16, info: &PortInfo, pool: &Mempool, scatter: bool) -> Result<(), PortError> {
         let need = u32::from(mtu) + info.overhead + u32::from(HEADROOM);
         let have = u32::from(pool.data_room());
-        let scatters = config.rx_wanted(info.rx_offloads).contains(RxOffloads::SCATTER);
-        if need > have && !scatters {
-            let (name, driver) = (self.name.clone(), info.driver.clone());
-            return Err(PortError::DataRoom { name, mtu, need, have, driver });
+        if need <= have || scatter {
+            return Ok(());
         }
-        Ok(())
+        let (name, driver) = (self.name.clone(), info.driver.clone());
+        Err(PortError::DataRoom { name, mtu, need, have, driver })
     }
 
     fn in_range(
@@ -245,9 +251,9 @@ impl Device {
         tx_conf.offloads = tx_offloads.bits();
         // SAFETY: a valid port. The node may be SOCKET_ID_ANY, which the cast keeps.
         let node = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.id) } as u32;
-        // The device refers to the pool from now on, so it is kept until the device is closed, also
-        // if the set-up fails half way or another pool follows.
-        self.pools.push(pool.clone());
+        // The device refers to the pool from now on, until it is set up with another one.
+        let former = std::mem::replace(&mut self.pools, vec![pool.clone()]);
+        self.pools.extend(former);
         for queue in 0..config.rx_queues {
             // SAFETY: a valid, configured port, not started; the pool is kept by `self.pools`.
             let ret = unsafe {
@@ -264,6 +270,7 @@ impl Device {
                 format!("rte_eth_tx_queue_setup of queue {queue} with {tx_desc} descriptors")
             })?;
         }
+        self.pools.truncate(1);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ pub struct Link {
     pub autoneg: bool,
 }
 
-/// The driver's counters since the port was opened.
+/// The driver's counters since the device was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Packets received.

@@ -1,5 +1,8 @@
 //! What the tests of this crate share.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test program uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(unsafe_code, clippy::unwrap_used, clippy::panic, reason = "tests that call the kernel")]
+
+use std::process::Command;
 
 use dpdk::testing::TestEal;
 use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring, RxQueue, TxQueue};
@@ -75,4 +78,17 @@ pub fn burst_of(pool: &Mempool, count: u8) -> Burst {
         burst.push(Mbuf::from_bytes(pool, &pattern(100, seed)).unwrap()).unwrap();
     }
     burst
+}
+
+/// Gives this thread a network namespace that ends with it.
+pub fn enter_namespace() {
+    // SAFETY: changes what network this thread sees.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        panic!("cannot make a network namespace: {}; run this test as root", std::io::Error::last_os_error());
+    }
+}
+
+pub fn ip(args: &[&str]) {
+    let output = Command::new("ip").args(args).output().unwrap();
+    assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -357,7 +357,7 @@ mod tests {
             dql.set_max_limit(500_000);
             let mut outstanding = 0_u64;
             for now in 0..5_000 {
-                if rng.next_u16() % 3 != 0 {
+                if !rng.next_u16().is_multiple_of(3) {
                     let count = rng.next_u32() % 66_000;
                     dql.queued(now, count).unwrap();
                     outstanding += u64::from(count);

@@ -4,11 +4,12 @@
 //! * [`Governor`]: what a poll-mode driver needs around it: decisions per window of time, a floor
 //!   for late completions, and the difference between a late device and a late lcore.
 
-//mod governor;
+mod governor;
 mod limit;
-//mod memory;
+mod pipe;
+mod polls;
 mod stall;
 
-//pub use governor::{Governor, Params, Stats};
+pub use governor::{Governor, Params, Stats};
 pub use limit::{Dql, Excess, State, TooLarge};
 pub use stall::Stall;

@@ -6,14 +6,14 @@
 mod sources;
 
 use std::fmt::Write as _;
-use std::io::{Write, stderr, stdout};
+use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use hwtests::clock::{Interrupt, Interrupted};
+use hwtests::clock::{Interrupt, exit_code};
 use hwtests::plot::significant;
 use hwtests::progress::Progress;
 use hwtests::report::{Better, Figure, Report};
@@ -50,16 +50,7 @@ struct Row {
 }
 
 fn main() -> ExitCode {
-    match bench(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(stderr(), "bench: {error:#}");
-            match error.downcast_ref() {
-                Some(Interrupted(signal)) => ExitCode::from(128 + *signal as u8),
-                None => ExitCode::FAILURE,
-            }
-        }
-    }
+    exit_code("bench", bench(&Args::parse()))
 }
 
 fn bench(args: &Args) -> Result<()> {

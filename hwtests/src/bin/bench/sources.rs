@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::available_parallelism;
 use std::time::Duration;
-use std::{fs, process};
 
 use anyhow::{Context, Result, ensure};
 use hwtests::clock::{Interrupt, now};
+use hwtests::forwarder::{RuntimeFolder, poll_cpu, testpmd};
 use hwtests::process::{Process, Signal, command, require};
 use hwtests::stats::median;
 use serde::Deserialize;
@@ -66,7 +65,7 @@ impl Source {
     /// Runs it once; pairs of name and value.
     pub(crate) fn measure(&self, seconds: u32, interrupt: &Interrupt) -> Result<Vec<(String, f64)>> {
         match self {
-            Self::Testpmd { name } => Ok(vec![((*name).to_owned(), testpmd(seconds, interrupt)?)]),
+            Self::Testpmd { name } => Ok(vec![((*name).to_owned(), macfwd(seconds, interrupt)?)]),
             Self::Mpps { name, program, args } => {
                 let mut run = command(program);
                 run.args(*args).args(["--seconds", &seconds.to_string()]);
@@ -97,14 +96,10 @@ fn lines(mut program: Command, patience: Duration, interrupt: &Interrupt) -> Res
 }
 
 /// The median over `seconds` periods of one second, the first left out.
-fn testpmd(seconds: u32, interrupt: &Interrupt) -> Result<f64> {
-    let prefix = format!("hwtests-{}", process::id());
-    let last_cpu = available_parallelism().map_or(1, usize::from) - 1;
-    let mut testpmd = command("stdbuf");
-    testpmd.args(["-oL", "dpdk-testpmd", "-l", &format!("0,{last_cpu}"), "--file-prefix", &prefix]);
-    testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry --no-pci".split(' '));
-    testpmd.args("--vdev net_null0,size=64 --vdev net_null1,size=64".split(' '));
-    testpmd.args("-- --forward-mode=mac --total-num-mbufs=8192 --no-flush-rx --stats-period=1".split(' '));
+fn macfwd(seconds: u32, interrupt: &Interrupt) -> Result<f64> {
+    let _runtime = RuntimeFolder::of_testpmd();
+    let devices = ["net_null0,size=64", "net_null1,size=64"];
+    let mut testpmd = testpmd(poll_cpu(), devices, "--forward-mode=mac --no-flush-rx --stats-period=1");
     let mut process = Process::spawn("dpdk-testpmd", &mut testpmd, None)?;
     let mut rates = Vec::new();
     let measured = (0..(seconds + 1) * PORTS).try_for_each(|_| {
@@ -115,8 +110,6 @@ fn testpmd(seconds: u32, interrupt: &Interrupt) -> Result<f64> {
         Ok(())
     });
     let stopped = process.stop(Signal::INT, STOP);
-    // DPDK leaves this behind, empty.
-    let _ = fs::remove_dir_all(Path::new("/run/dpdk").join(prefix));
     measured.and(stopped.map(drop))?;
     let periods: Vec<f64> = rates.chunks(PORTS as usize).skip(1).map(|ports| ports.iter().sum()).collect();
     Ok(median(&periods) / 1e6)

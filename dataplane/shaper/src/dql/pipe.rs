@@ -1,0 +1,223 @@
+//! What the device and its wire are like: how fast they deliver, and how late they say so.
+//!
+//! The floor under the limit is the fastest delivery times the shortest time from submission to
+//! completion, and a quarter of it or the largest batch more: what is complete and not told yet does
+//! not keep a wire busy. All three are remembered over two epochs of backlogged time, so what has
+//! changed is forgotten after the second. A standing queue hides the true delay: every frame takes
+//! as long as the queue before it. So each epoch ends with a probe: the limit goes down to 7/8 of
+//! what the shortest time of the epoch says, and on by an eighth as long as the device delivers as
+//! fast as before. When it does not, the wire has run dry, and the delay is seen as it is. The price
+//! is an eighth of a delay of wire time per epoch.
+
+use crate::time::{Duration, Instant};
+
+/// Rate, delay, and the floor that follows.
+#[derive(Clone, Debug)]
+pub(super) struct Pipe {
+    /// Bytes per second, the fastest of the epoch before and of this one.
+    rate: [u64; 2],
+    /// Nanoseconds, the shortest likewise; `u64::MAX` for none.
+    delay: [u64; 2],
+    /// Bytes, the most that one poll found, likewise.
+    batch: [u32; 2],
+    interval: Interval,
+    /// Nanoseconds per descriptor in the last full interval.
+    descriptor_time: u64,
+    /// Bytes delivered in all.
+    delivered: u64,
+    epoch: Duration,
+    /// By so much two polls may differ in what they see.
+    grain: Duration,
+    /// Backlogged time of this epoch.
+    backlogged: Duration,
+    probe: Option<Probe>,
+    floor: u32,
+}
+
+/// Deliveries since `start`.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    start: Instant,
+    bytes: u64,
+    descriptors: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    limit: u32,
+    /// When the first frame was submitted at this limit, and what had been delivered in all.
+    first: Option<(Instant, u64)>,
+}
+
+impl Pipe {
+    pub(super) const fn new(now: Instant, epoch: Duration, grain: Duration) -> Self {
+        Self {
+            rate: [0; 2],
+            delay: [u64::MAX; 2],
+            batch: [0; 2],
+            interval: Interval { start: now, bytes: 0, descriptors: 0 },
+            descriptor_time: 0,
+            delivered: 0,
+            epoch,
+            grain,
+            backlogged: Duration::ZERO,
+            probe: None,
+            floor: 0,
+        }
+    }
+
+    /// The limit in bytes, no lower.
+    #[inline]
+    pub(super) const fn floor(&self) -> u32 {
+        self.floor
+    }
+
+    /// The limit in bytes that holds while a probe runs.
+    #[inline]
+    pub(super) fn probing(&self) -> Option<u32> {
+        self.probe.map(|probe| probe.limit)
+    }
+
+    /// Nanoseconds in which the device gets through one descriptor; 0 when not known.
+    pub(super) const fn descriptor_time(&self) -> u64 {
+        self.descriptor_time
+    }
+
+    /// Bytes per second.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate.into_iter().fold(0, u64::max)
+    }
+
+    /// The shortest time from submission to completion.
+    pub(super) fn delay(&self) -> Option<Duration> {
+        let shortest = self.delay.into_iter().fold(u64::MAX, u64::min);
+        (shortest != u64::MAX).then_some(Duration::from_nanos(shortest))
+    }
+
+    /// `bytes` in `descriptors` were seen complete.
+    #[inline]
+    pub(super) fn delivered(&mut self, now: Instant, bytes: u32, descriptors: u32) {
+        self.delivered += u64::from(bytes);
+        self.interval.bytes += u64::from(bytes);
+        self.interval.descriptors += u64::from(descriptors);
+        let elapsed = now.since(self.interval.start);
+        if elapsed >= INTERVAL {
+            self.measure(elapsed);
+            self.interval = Interval { start: now, bytes: 0, descriptors: 0 };
+        }
+    }
+
+    fn measure(&mut self, elapsed: Duration) {
+        let Interval { bytes, descriptors, .. } = self.interval;
+        let rate = u128::from(bytes) * SECOND / u128::from(elapsed.as_nanos());
+        self.descriptor_time = elapsed.as_nanos() / descriptors.max(1);
+        let [_, current] = &mut self.rate;
+        *current = (*current).max(u64::try_from(rate).unwrap_or(u64::MAX));
+        self.reckon();
+    }
+
+    /// A frame was submitted.
+    #[inline]
+    pub(super) fn submitted(&mut self, now: Instant) {
+        if let Some(Probe { first: first @ None, .. }) = &mut self.probe {
+            *first = Some((now, self.delivered));
+        }
+    }
+
+    /// A poll was late: what was under way tells nothing.
+    pub(super) fn interrupted(&mut self) {
+        if let Some(probe) = &mut self.probe {
+            probe.first = None;
+        }
+    }
+
+    /// One poll found `bytes` complete, the oldest submitted at `submitted`. `enough` is the limit
+    /// below which the floor does not matter.
+    #[inline]
+    pub(super) fn returned(&mut self, now: Instant, submitted: Instant, bytes: u32, enough: u32) {
+        let [_, batch] = &mut self.batch;
+        if bytes > *batch {
+            *batch = bytes;
+            self.reckon();
+        }
+        self.shorten(now.since(submitted).as_nanos());
+        if let Some(Probe { limit, first: Some((first, delivered)) }) = self.probe
+            && submitted >= first
+        {
+            self.step(now.since(first), self.delivered - delivered, limit, enough);
+        }
+    }
+
+    /// `elapsed` more of backlogged time; may begin a probe.
+    pub(super) fn backlogged(&mut self, elapsed: Duration, enough: u32) {
+        self.backlogged += elapsed;
+        let ([_, rate], [_, delay]) = (self.rate, self.delay);
+        if self.probe.is_none() && self.backlogged >= self.epoch && rate > 0 && delay != u64::MAX {
+            self.descend(enough);
+        }
+    }
+
+    /// The first frame of a limit came back after `elapsed`, in which `delivered` bytes were.
+    fn step(&mut self, elapsed: Duration, delivered: u64, limit: u32, enough: u32) {
+        let [_, rate] = self.rate;
+        if delivered < bytes(rate, (elapsed - self.grain).as_nanos(), 31, 32).into() {
+            return self.turn();
+        }
+        self.shorten(u64::try_from(u128::from(limit) * SECOND / u128::from(rate.max(1))).unwrap_or(u64::MAX));
+        self.descend(enough);
+    }
+
+    /// To 7/8 of what is known to be enough, unless it is below `enough` anyway.
+    fn descend(&mut self, enough: u32) {
+        let ([_, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
+        if floor(rate, delay, batch) <= enough {
+            self.turn();
+        } else {
+            self.probe = Some(Probe { limit: bytes(rate, delay, 7, 8), first: None });
+        }
+    }
+
+    /// Nothing takes longer than `nanos`.
+    #[inline]
+    fn shorten(&mut self, nanos: u64) {
+        let [before, current] = &mut self.delay;
+        if nanos < *current {
+            *current = nanos;
+            if nanos < *before {
+                self.reckon();
+            }
+        }
+    }
+
+    /// The next epoch begins.
+    fn turn(&mut self) {
+        let ([_, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
+        self.rate = [rate, 0];
+        self.delay = [delay, u64::MAX];
+        self.batch = [batch, 0];
+        self.backlogged = Duration::ZERO;
+        self.probe = None;
+        self.reckon();
+    }
+
+    fn reckon(&mut self) {
+        let batch = self.batch.into_iter().fold(0, u32::max);
+        self.floor = self.delay().map_or(0, |delay| floor(self.rate(), delay.as_nanos(), batch));
+    }
+}
+
+fn floor(rate: u64, delay: u64, batch: u32) -> u32 {
+    bytes(rate, delay, 5, 4).max(bytes(rate, delay, 1, 1).saturating_add(batch))
+}
+
+/// `rate` (bytes per second) times `nanos` times `numerator` / `denominator`.
+fn bytes(rate: u64, nanos: u64, numerator: u128, denominator: u128) -> u32 {
+    let bytes = u128::from(rate) * u128::from(nanos) * numerator / (denominator * SECOND);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// Nanoseconds of a second.
+const SECOND: u128 = 1_000_000_000;
+
+/// Over which a rate is measured: reports in batches of a millisecond make an error of a tenth.
+const INTERVAL: Duration = Duration::from_millis(10);
