@@ -109,6 +109,10 @@ pub trait Conformance: Copy + Debug + Default + 'static {
     /// Fault 45: in ingress mode an overflow or ack-filter drop is charged to the clocks only.
     const CAKE_INGRESS_CLOCKS_ONLY: bool;
 
+    /// No number: the time of each packet is rounded down to a nanosecond and the rest forgotten, so
+    /// that 40 Gbit/s of small packets are sent 6 % too fast.
+    const CAKE_CHARGES_ROUND_DOWN: bool;
+
     /// No number: the ack filter looks at every packet in the queue, so that its cost grows with
     /// the queue; else at this many of the latest ones of the connection.
     const CAKE_ACK_WINDOW: usize;
@@ -167,6 +171,7 @@ impl Conformance for Linux {
     const CAKE_CLOCKS_STALE: bool = true;
     const CAKE_COLLISION_MOVES_TAG: bool = true;
     const CAKE_INGRESS_CLOCKS_ONLY: bool = true;
+    const CAKE_CHARGES_ROUND_DOWN: bool = true;
     const CAKE_ACK_WINDOW: usize = usize::MAX;
     const DQL_RESET_KEEPS_CEILING: bool = true;
     const DQL_EXCESS_STOPS: bool = true;
@@ -204,6 +209,7 @@ impl Conformance for Weir {
     const CAKE_CLOCKS_STALE: bool = false;
     const CAKE_COLLISION_MOVES_TAG: bool = false;
     const CAKE_INGRESS_CLOCKS_ONLY: bool = false;
+    const CAKE_CHARGES_ROUND_DOWN: bool = false;
     const CAKE_ACK_WINDOW: usize = 8;
     const DQL_RESET_KEEPS_CEILING: bool = false;
     const DQL_EXCESS_STOPS: bool = false;

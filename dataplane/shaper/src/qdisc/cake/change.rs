@@ -71,10 +71,14 @@ impl<P, C: Conformance> Cake<P, C> {
             }
         }
         self.shared.byte_time = self.tins.first().map_or(ByteTime::default(), |tin| tin.byte_time);
+        self.shared.clocks.rest = 0;
         if !C::CAKE_CLOCKS_STALE {
             self.shared.clocks.next = self.shared.byte_time.rescale(old, self.shared.clocks.next, now);
             self.shared.clocks.failsafe =
                 self.shared.byte_time.rescale(old, self.shared.clocks.failsafe, now);
+        }
+        if !C::CAKE_CLOCKS_STALE && self.shared.qlen != 0 {
+            self.shared.wakeup = Some(self.shared.clocks.due().max(now));
         }
         if !C::CAKE_DEFICIT_SPENT_SHAPED && old.is_unlimited() != self.shared.byte_time.is_unlimited() {
             self.tins.iter_mut().for_each(|tin| tin.deficit = 0);

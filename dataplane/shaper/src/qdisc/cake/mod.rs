@@ -220,13 +220,13 @@ impl<P, C: Conformance> Shared<P, C> {
         if self.byte_time.is_unlimited() {
             return;
         }
-        let span = tin.byte_time.of(adjusted);
+        let span = tin.byte_time.charge::<C>(adjusted, &mut tin.rest);
         if tin.clock < now {
             tin.clock += span;
         } else if tin.clock < now + span {
             tin.clock = now + span;
         }
-        self.clocks.charge(self.byte_time.of(adjusted), is_drop);
+        self.clocks.charge::<C>(self.byte_time, adjusted, is_drop);
     }
 
     /// Charges a dropped packet in ingress mode: it has used the link already.

@@ -34,6 +34,8 @@ pub(super) struct Tin<C> {
     pub(super) byte_time: ByteTime,
     /// When the tin's next packet is due at the threshold rate.
     pub(super) clock: Instant,
+    /// What `clock` lacks, in parts of a nanosecond as [`ByteTime`] counts them.
+    pub(super) rest: u64,
     pub(super) aqm: cobalt::Params,
     /// Bytes that may still be sent before the turn passes on (unlimited mode).
     pub(super) deficit: i32,
@@ -75,6 +77,7 @@ impl<C: Conformance> Tin<C> {
             mode,
             byte_time: ByteTime::default(),
             clock: Instant::ZERO,
+            rest: 0,
             aqm: cobalt::Params {
                 target: Duration::ZERO,
                 interval: Duration::ZERO,
@@ -89,6 +92,7 @@ impl<C: Conformance> Tin<C> {
     pub(super) fn configure(&mut self, settings: &Settings) {
         let Settings { rate, quantum, rtt, target, max_frame } = *settings;
         self.byte_time = ByteTime::new(rate);
+        self.rest = 0;
         let mtu_time = self.byte_time.of(max_frame).as_nanos();
         let aqm_target = (mtu_time * 3 / 2).max(target * NANOS_PER_MICRO);
         let interval = (rtt * NANOS_PER_MICRO + aqm_target - target * NANOS_PER_MICRO).max(2 * aqm_target);
