@@ -121,6 +121,11 @@ impl<P> Slots<P> {
         Self { free: if capacity == 0 { NIL } else { 0 }, slots, used: 0 }
     }
 
+    /// Memory of a pool of `capacity` slots, bytes.
+    pub fn footprint(capacity: usize) -> usize {
+        capacity * size_of::<Slot<P>>()
+    }
+
     /// Slots in use.
     #[inline]
     pub fn used(&self) -> usize {

@@ -79,6 +79,17 @@ struct Shared<P, C: Conformance> {
     counters: Counters,
 }
 
+/// Memory of an instance, in bytes. It is allocated at once and never grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Tins, flow and host tables, backlogs.
+    pub tables: usize,
+    /// Packet slots, without the packets.
+    pub slots: usize,
+    /// Records of the ACK filter; 0 while it is off.
+    pub acks: usize,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     bytes: u64,
@@ -119,6 +130,17 @@ impl<P, C: Conformance> Cake<P, C> {
         this.shared.provide_acks();
         this.configure(Instant::ZERO);
         this
+    }
+
+    /// What [`Cake::new`] with the same arguments allocates.
+    pub fn footprint(params: &Params, slots: usize) -> Footprint {
+        let per_tin = Tin::<C>::FOOTPRINT + Backlogs::<C>::FOOTPRINT;
+        let is_filtering = C::CAKE_CHANGE_IN_PLACE || params.ack_filter != AckFilter::Off;
+        Footprint {
+            tables: size_of::<Self>() + Self::tins_needed(params) * per_tin,
+            slots: Slots::<P>::footprint(slots),
+            acks: if is_filtering { Acks::<C>::footprint(slots) } else { 0 },
+        }
     }
 
     /// The parameters in force; with `autorate-ingress` the bandwidth is the present one.

@@ -129,7 +129,7 @@ impl<C: Conformance> Model<C> {
             dst: flow % 5 * 1_024,
             len,
             ds: [0, 2, 1, 3, 46 << 2, 8 << 2 | 2, 56 << 2][self.below(7) as usize],
-            network: if flow % 2 == 0 { &network } else { &[] },
+            network: if flow.is_multiple_of(2) { &network } else { &[] },
             ..Packet::default()
         };
         let truesize = 768 + self.below(2) * 1_536;

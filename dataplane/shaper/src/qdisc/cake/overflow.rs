@@ -60,6 +60,9 @@ impl QueueId {
 }
 
 impl<C: Conformance> Backlogs<C> {
+    /// Memory for the queues of a tin, bytes.
+    pub(super) const FOOTPRINT: usize = QUEUES * (size_of::<u32>() + size_of::<Entry>() + size_of::<u16>());
+
     pub(super) fn new(tins: usize) -> Self {
         let queues = tins * QUEUES;
         let in_heap = |at: usize| Entry { key: 0, queue: QueueId::new(at % tins, at / tins) };

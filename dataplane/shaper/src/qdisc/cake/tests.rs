@@ -242,7 +242,7 @@ fn shares_after_mode_changes<C: Conformance>() -> (usize, usize) {
     }
     let first = line.next - 400;
     for id in ids(&line.run_for(ms(8))) {
-        if (id - first) % 2 == 0 { counts.0 += 1 } else { counts.1 += 1 }
+        if (id - first).is_multiple_of(2) { counts.0 += 1 } else { counts.1 += 1 }
     }
     counts
 }
@@ -556,4 +556,16 @@ fn fault_46_capacity_is_that_of_the_wire() {
     let weir = capacity_of_cells::<Weir>();
     assert!((1_000_000..=1_250_000).contains(&weir), "{weir}");
     assert!(capacity_of_cells::<Linux>() < 850_000);
+}
+
+#[test]
+fn tables_fit_their_budget() {
+    let tables = |diffserv| {
+        let params = Params { diffserv, ..besteffort(10) };
+        Cake::<core::num::NonZeroU64>::footprint(&params, 1_000)
+    };
+    let besteffort = tables(Diffserv::BestEffort);
+    assert!(besteffort.tables <= 200 << 10, "{besteffort:?}");
+    assert!(tables(Diffserv::Diffserv4).tables <= 600 << 10);
+    assert_eq!((besteffort.slots, besteffort.acks), (64_000, 0));
 }

@@ -66,6 +66,12 @@ pub(super) struct Hashes {
 }
 
 impl<C: Conformance> Tin<C> {
+    /// Memory of a tin, bytes.
+    pub(super) const FOOTPRINT: usize = size_of::<Self>()
+        + QUEUES * (size_of::<Flow>() + 2 * size_of::<u32>())
+        + Lists::FOOTPRINT
+        + 2 * Hosts::FOOTPRINT;
+
     pub(super) fn new(mode: FlowMode) -> Self {
         Self {
             flows: Box::new([Flow::new::<C>(); QUEUES]),
@@ -344,19 +350,17 @@ impl<C: Conformance> Tin<C> {
     /// Each flow that is not idle holds its hosts, each bulk flow counts in them.
     #[cfg(test)]
     pub(super) fn check_hosts(&self) {
-        let sides: [(bool, &Hosts, fn(&Flow) -> u16); 2] = [
-            (self.mode.isolates_src(), &self.src, |flow| flow.src),
-            (self.mode.isolates_dst(), &self.dst, |flow| flow.dst),
-        ];
-        for (is_on, hosts, host_of) in sides {
-            let mut counts = [(0, 0); QUEUES];
-            for flow in self.flows.iter().filter(|flow| is_on && flow.set != Set::None) {
-                let (bulk, holders) = &mut counts[usize::from(host_of(flow))];
-                *bulk += u16::from(flow.set == Set::Bulk);
-                *holders += 1;
-            }
-            hosts.check(&counts);
+        let (mut src, mut dst) = ([(0, 0); QUEUES], [(0, 0); QUEUES]);
+        for flow in self.flows.iter().filter(|flow| flow.set != Set::None) {
+            let count = |(bulk, holders): &mut (u16, u16), is_on: bool| {
+                *bulk += u16::from(is_on && flow.set == Set::Bulk);
+                *holders += u16::from(is_on);
+            };
+            count(&mut src[usize::from(flow.src)], self.mode.isolates_src());
+            count(&mut dst[usize::from(flow.dst)], self.mode.isolates_dst());
         }
+        self.src.check(&src);
+        self.dst.check(&dst);
     }
 
     fn become_bulk(&mut self, queue: usize) {
