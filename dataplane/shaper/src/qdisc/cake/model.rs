@@ -196,7 +196,7 @@ impl<C: Conformance> Model<C> {
                 tin.check_hosts();
             }
         }
-        assert_eq!((packets, bytes, memory), (self.waiting.len(), shared.backlog, shared.memory));
+        assert_eq!((packets, bytes, memory), (self.waiting.len(), self.line.cake.backlog(), shared.memory));
         assert_eq!(packets, shared.slots.used());
         assert_eq!(packets, self.line.cake.len());
         shared.backlogs.check();
