@@ -44,10 +44,8 @@ pub trait Conformance: Copy + Debug + Default + 'static {
 
     /// Fault 21: the heap of the longest queues sinks an entry by the key of the child that moved
     /// up, so the root need not be the longest queue.
+    /// Fault 22: it is repaired upward only when the ack filter makes a queue shorter.
     const CAKE_HEAP_STALE_KEY: bool;
-
-    /// Fault 22: the heap is repaired upward only when the ack filter makes a queue shorter.
-    const CAKE_HEAP_UP_ONLY: bool;
 
     /// Fault 24: a change to fewer tins throws the packets of the others away, uncounted.
     /// Fault 28: bulk counts raised under one flow mode are not lowered under another.
@@ -152,7 +150,6 @@ impl Conformance for Linux {
     const COBALT_INTERVAL_32: bool = true;
     const COBALT_DECAY_UNBOUNDED: bool = true;
     const CAKE_HEAP_STALE_KEY: bool = true;
-    const CAKE_HEAP_UP_ONLY: bool = true;
     const CAKE_CHANGE_IN_PLACE: bool = true;
     const CAKE_AUTORATE_UNTIMED: bool = true;
     const CAKE_AUTORATE_STALE: bool = true;
@@ -190,7 +187,6 @@ impl Conformance for Weir {
     const COBALT_INTERVAL_32: bool = false;
     const COBALT_DECAY_UNBOUNDED: bool = false;
     const CAKE_HEAP_STALE_KEY: bool = false;
-    const CAKE_HEAP_UP_ONLY: bool = false;
     const CAKE_CHANGE_IN_PLACE: bool = false;
     const CAKE_AUTORATE_UNTIMED: bool = false;
     const CAKE_AUTORATE_STALE: bool = false;
