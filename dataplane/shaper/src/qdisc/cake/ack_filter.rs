@@ -101,6 +101,11 @@ impl<C: Conformance> Acks<C> {
         }
     }
 
+    /// Memory for a pool of `slots`, bytes.
+    pub(super) fn footprint(slots: usize) -> usize {
+        slots * (size_of::<Link>() + size_of::<Segment>()) + slots.next_power_of_two() * size_of::<u32>()
+    }
+
     /// `segment` was queued in `slot`, right behind the slot `ahead`. Returns the slot that need not
     /// be sent any more.
     pub(super) fn arrived(
@@ -208,6 +213,18 @@ impl<C: Conformance> Acks<C> {
             *place = Link { older: newest, ..link };
             *copy = *segment;
             *self.newest_of(link.key) = slot;
+        }
+    }
+
+    /// Records are of slots in use, and chained both ways.
+    #[cfg(test)]
+    pub(super) fn check(&self, is_used: impl Fn(u32) -> bool) {
+        for (slot, link) in (0..).zip(&self.links).filter(|(_, link)| link.is_linked) {
+            assert!(is_used(slot));
+            match self.links.get(link.newer as usize) {
+                Some(newer) => assert!(newer.is_linked && newer.older == slot),
+                None => assert_eq!(self.newest[self.bucket(link.key)], slot),
+            }
         }
     }
 
