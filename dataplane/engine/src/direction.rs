@@ -4,12 +4,13 @@
 //! Invariant between turns: received = sent + lost + waiting, packets and bytes alike, where
 //! waiting is what the egress and the out-box hold. Nothing else holds a packet.
 
-use crate::classify::Classifier;
+use crate::classify::{Classifier, Headers};
 use crate::counters::{Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::page::DirectionPage;
+use crate::sojourn::Sojourn;
 use dpdk::{Burst, Mbuf, RxQueue, TxQueue};
-use shaper::packet::{Delivery, Piece};
+use shaper::packet::{Arrival, Delivery, Piece};
 use shaper::time::{Duration, Instant};
 use shaper::wire::ecn::{self, Rewrite};
 
@@ -165,6 +166,11 @@ impl Direction {
         &self.counters
     }
 
+    /// Gives away how long packets waited since the last time, in exchange for an empty one.
+    pub fn exchange_sojourn(&mut self, sojourn: &mut Sojourn) {
+        self.egress.exchange_sojourn(sojourn);
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
@@ -274,9 +280,15 @@ impl Direction {
             losses.add(Loss::Oversize, len);
             return;
         }
-        let piece = Piece::single(packet, len, seen.truesize);
         let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
-        self.egress.enqueue(now, &seen.arrival, seen.is_control, piece, doomed);
+        let headers;
+        let mut arrival: Arrival<'_> = seen.arrival;
+        if seen.wants_headers {
+            headers = Headers::read(&packet, arrival.network_offset);
+            arrival.network = headers.as_slice();
+        }
+        let piece = Piece::single(packet, len, seen.truesize);
+        self.egress.enqueue(now, &arrival, seen.is_control, piece, doomed);
     }
 }
 

@@ -19,6 +19,7 @@ use shaper::time::Instant;
 use std::collections::VecDeque;
 
 use crate::counters::Tally;
+use crate::sojourn::Sojourn;
 
 /// What waits for one wire.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub struct Egress<P> {
     qdisc: Qdisc<P>,
     limiter: Option<Limiter>,
     overhead: Overhead,
+    sojourn: Sojourn,
     rng: SplitMix,
 }
 
@@ -58,8 +60,15 @@ impl<P> Egress<P> {
             qdisc,
             limiter,
             overhead,
+            sojourn: Sojourn::default(),
             rng,
         }
+    }
+
+    /// Has it record how long packets of the discipline wait.
+    #[must_use]
+    pub fn recording(self, sojourn: Sojourn) -> Self {
+        Self { sojourn, ..self }
     }
 
     /// Queues one packet.
@@ -115,9 +124,10 @@ impl<P> Egress<P> {
             // The AQM may have dropped all that waited: control goes on then.
             None if is_due => self.take_control(now),
             None => None,
-            some => {
+            Some(delivery) => {
                 self.control_went_last = false;
-                some
+                self.sojourn.record(delivery.tin, now.since(delivery.enqueued));
+                Some(delivery)
             }
         }
     }
@@ -163,6 +173,16 @@ impl<P> Egress<P> {
         self.qdisc.flush(doomed);
     }
 
+    /// How long packets waited since it was last given away.
+    pub fn sojourn(&self) -> &Sojourn {
+        &self.sojourn
+    }
+
+    /// Gives away how long packets waited since the last time, in exchange for empty histograms.
+    pub fn exchange_sojourn(&mut self, empty: &mut Sojourn) {
+        core::mem::swap(&mut self.sojourn, empty);
+    }
+
     /// The discipline, for its statistics.
     pub fn qdisc(&self) -> &Qdisc<P> {
         &self.qdisc
@@ -196,6 +216,7 @@ fn as_is<P>(now: Instant, arrival: &Arrival<'_>, piece: Piece<P>) -> Delivery<P>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sojourn::Total;
     use shaper::packet::DsField;
     use shaper::qdisc::{Params, cake, fifo};
     use shaper::time::Duration;
@@ -294,6 +315,24 @@ mod tests {
         }
         assert_eq!(order, [0, 1, 2, 3, 4, 5], "control first, never twice in a row while data waits");
         assert!(lost.is_empty() && egress.is_empty());
+    }
+
+    #[test]
+    fn waiting_times_are_recorded_until_they_are_taken() {
+        let params = Params::Fifo(fifo::Params::default());
+        let mut egress = egress(100, None).recording(Sojourn::new(&params));
+        put(&mut egress, Instant::ZERO, 0, false, &mut Vec::new());
+        put(&mut egress, Instant::ZERO, 1, true, &mut Vec::new());
+        drain(&mut egress, Instant::ZERO + Duration::from_millis(8));
+        for packets in [1, 0] {
+            let mut page = Sojourn::new(&params);
+            egress.exchange_sojourn(&mut page);
+            let mut total = Total::default();
+            total.add(&page);
+            let waited = total.of_all();
+            assert_eq!(waited.packets, packets, "the control frame did not wait in the discipline");
+            assert_eq!(waited.p50.as_micros() / 1_000, 8 * packets);
+        }
     }
 
     #[test]

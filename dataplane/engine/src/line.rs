@@ -3,7 +3,7 @@
 //!
 //! Runs on the control thread. A plan that cannot be carried out whole leaves nothing running.
 
-use crate::classify::Classifier;
+use crate::classify::{Classifier, Wants};
 use crate::clock::Clock;
 use crate::direction::{Direction, Settings};
 use crate::egress::Egress;
@@ -12,6 +12,7 @@ use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{DirectionPlan, LinkPlan, Plan, PortPlan, StartError, Way};
 use crate::pool::{self, CACHE, PoolSum};
+use crate::sojourn::{Sojourn, Total};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning, Started};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
@@ -73,6 +74,8 @@ pub struct LineWorker {
     pub clock: &'static str,
     /// Its last statistics.
     pub page: Page,
+    /// How long packets waited in each direction since the start.
+    pub sojourn: Vec<Total>,
     control: Control,
     /// `None` once it has been stopped.
     handle: Option<LcoreHandle<Worker>>,
@@ -137,7 +140,7 @@ impl Line {
     /// that is stuck is asked no more, its last page stays.
     pub fn ask(&self) {
         for worker in self.workers.iter().filter(|worker| worker.handle.is_some()) {
-            let page = Box::new(Page::new(worker.page.directions.len()));
+            let page = Box::new(worker.page.next());
             let _ = worker.control.send(Command::Report(page));
         }
     }
@@ -147,7 +150,7 @@ impl Line {
         let mut all = true;
         for worker in self.workers.iter_mut().filter(|worker| worker.handle.is_some()) {
             match worker.control.page() {
-                Some(page) => worker.page = *page,
+                Some(page) => worker.keep(*page),
                 None => all = false,
             }
         }
@@ -167,8 +170,11 @@ impl Line {
         }
         for worker in &mut self.workers {
             let Some(handle) = worker.handle.take() else { continue };
-            if let Ok(ended) = handle.join() {
-                ended.report(&mut worker.page);
+            if let Ok(mut ended) = handle.join() {
+                let mut page = worker.page.next();
+                ended.report(&mut page);
+                ended.exchange_sojourn(&mut page);
+                worker.keep(page);
             }
         }
     }
@@ -294,15 +300,16 @@ impl Builder<'_> {
         let qdisc =
             Qdisc::new(&plan.qdisc, slots).map_err(|cause| StartError::Qdisc { link: link(), cause })?;
         let limiter = match plan.bandwidth {
-            Some(rate) => Some(
+            Some(rate) if !qdisc.shapes() => Some(
                 Limiter::new(rate, plan.catch_up)
                     .map_err(|cause| StartError::Rate { link: link(), cause })?,
             ),
-            None => None,
+            _ => None,
         };
         let [seed16, seed32] = self.seeds(way);
-        let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32));
-        let classifier = Classifier::new(FlowHasher::new(self.secret), false);
+        let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32))
+            .recording(Sojourn::new(&plan.qdisc));
+        let classifier = Classifier::new(FlowHasher::new(self.secret), Wants::of(&plan.qdisc), &plan.rules);
         let settings = Settings { mtu, link_down_hold: self.link.link_down_hold };
         Ok(Direction::new(rx, tx, classifier, egress, settings))
     }
@@ -321,17 +328,34 @@ fn pair(rx: Vec<RxQueue>, tx: Vec<TxQueue>) -> Option<(RxQueue, TxQueue)> {
 }
 
 impl LineWorker {
-    fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
+    fn keep(&mut self, page: Page) {
+        self.page = page;
+        for (total, sojourn) in self.sojourn.iter_mut().zip(&self.page.sojourn) {
+            total.add(sojourn);
+        }
+    }
+
+    fn launch(
+        eal: &Eal,
+        lcore: &Lcore,
+        directions: Vec<Direction>,
+        poll: Poll,
+    ) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
-        let (cause, page) = (clock.source(), Page::new(directions.len()));
+        let page = Page {
+            sojourn: directions.iter().map(|direction| Sojourn::like(direction.egress().sojourn())).collect(),
+            ..Page::new(directions.len())
+        };
+        let sojourn = directions.iter().map(|_| Total::default()).collect();
+        let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
             // Naps end on time then; without it they end late, which is no failure.
             let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
             worker.run(clock, poll)
         })?;
-        Ok(Self { lcore: lcore.id(), clock: cause, page, control, handle: Some(handle) })
+        Ok(Self { lcore: lcore.id(), clock: cause, page, sojourn, control, handle: Some(handle) })
     }
 }
 
