@@ -116,7 +116,8 @@ impl<P> Egress<P> {
     #[inline]
     fn choose(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
         let is_due = self.qdisc.due() <= now;
-        if is_due && !self.control.is_empty() && !(self.control_went_last && self.qdisc.len() > 0) {
+        let data_has_its_turn = self.control_went_last && !self.qdisc.is_empty();
+        if is_due && !self.control.is_empty() && !data_has_its_turn {
             self.control_went_last = true;
             return self.take_control(now);
         }
@@ -153,7 +154,7 @@ impl<P> Egress<P> {
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.qdisc.len() == 0 && self.control.is_empty()
+        self.qdisc.is_empty() && self.control.is_empty()
     }
 
     /// Packets and bytes that wait.

@@ -93,8 +93,10 @@ impl Total {
     pub fn of_all(&self) -> Percentiles {
         let mut tins = self.tins.iter();
         let Some(mut sum) = tins.next().cloned() else { return Percentiles::default() };
-        // All have the same bounds, so that none can be too large for another.
-        tins.for_each(|tin| drop(sum.add(tin)));
+        for tin in tins {
+            // All have the same bounds, so that none can be too large for another.
+            let _ = sum.add(tin);
+        }
         percentiles(&sum)
     }
 }
