@@ -239,7 +239,7 @@ fn cake_line(params: &cake::Params, split_gso: bool) -> String {
         params.flow_mode.word(),
         "nonat",
         flag(params.wash, "wash", "nowash"),
-        flag(params.ingress, "ingress", "egress"),
+        flag(params.ingress, "ingress", ""),
         params.ack_filter.word(),
         flag(split_gso, "split-gso", "no-split-gso"),
     ];
