@@ -159,7 +159,9 @@ fn word(kind: Kind, text: &str) -> Verdict {
             let file::Size(bytes) = file::Size::try_from(owned).map_err(unreadable)?;
             in_range(Some(bytes), min, max)
         }
-        Kind::Choice(words) | Kind::FlagOrChoice(words) | Kind::TableOrChoice(_, words) => choice(words, text),
+        Kind::Choice(words) | Kind::FlagOrChoice(words) | Kind::TableOrChoice(_, words) => {
+            choice(words, text)
+        }
         Kind::Name if is_name(text) => Ok(()),
         Kind::Name => Err(unreadable("it is empty, too long or has other characters".to_owned())),
         Kind::Device | Kind::TableOrDevice(_) => Device::parse(text).map(drop).map_err(device_error),

@@ -201,7 +201,12 @@ fn translated(
             ..keys
         }),
         Err(reason) => {
-            findings.error(At::value(path, "tc", line.span()), Mistake::Internal(reason), String::new(), REPORT);
+            findings.error(
+                At::value(path, "tc", line.span()),
+                Mistake::Internal(reason),
+                String::new(),
+                REPORT,
+            );
             None
         }
     }

@@ -286,15 +286,7 @@ impl<'t> Findings<'t> {
         let value = if at.show && self.tc.is_none() { self.excerpt(&at.span) } else { String::new() };
         let position = self.position(self.tc.as_ref().unwrap_or(&at.span));
         let table = if self.tc.is_some() { format!("{}.tc", at.table) } else { at.table.to_owned() };
-        Finding {
-            position,
-            table,
-            key: at.key.to_owned(),
-            value,
-            what,
-            accepted,
-            remedy,
-        }
+        Finding { position, table, key: at.key.to_owned(), value, what, accepted, remedy }
     }
 
     fn position(&self, span: &Range<usize>) -> Position {

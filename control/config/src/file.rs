@@ -281,8 +281,7 @@ impl TryFrom<String> for Prefix {
         let (address, length) = text.split_once('/').ok_or("there is no \"/\" in it")?;
         let address: IpAddr =
             address.trim().parse().map_err(|_| format!("\"{address}\" is no IPv4 or IPv6 address"))?;
-        let length: u8 =
-            length.trim().parse().map_err(|_| format!("\"{length}\" is no number of bits"))?;
+        let length: u8 = length.trim().parse().map_err(|_| format!("\"{length}\" is no number of bits"))?;
         let prefix = match address {
             IpAddr::V4(address) => rules::Prefix::v4(address.octets(), length),
             IpAddr::V6(address) => rules::Prefix::v6(address.octets(), length),

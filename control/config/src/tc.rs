@@ -142,7 +142,8 @@ impl Value {
         if let Self::Is(value) = self {
             return Ok(value.to_owned());
         }
-        let text = words.next().ok_or_else(|| format!("\"{word}\" is the last word: its value is missing"))?;
+        let text =
+            words.next().ok_or_else(|| format!("\"{word}\" is the last word: its value is missing"))?;
         let no_number = |_| format!("{word} {text}: it is not a whole number");
         let is_bare = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let with_unit = |unit| if is_bare { format!("{text}{unit}") } else { text.to_owned() };
@@ -209,8 +210,7 @@ impl Direction {
 fn fq_codel_line(params: &fq_codel::Params) -> String {
     let codel = &params.codel;
     let threshold = codel.ce_threshold.map(|threshold| format!(" ce_threshold {}", units::time(threshold)));
-    let selector =
-        || format!(" ce_threshold_selector 0x{:02x}/0x{:02x}", codel.ce_selector, codel.ce_mask);
+    let selector = || format!(" ce_threshold_selector 0x{:02x}/0x{:02x}", codel.ce_selector, codel.ce_mask);
     format!(
         "fq_codel limit {} flows {} quantum {} target {}{}{} interval {} memory_limit {} {} drop_batch {}",
         params.limit,
@@ -284,7 +284,13 @@ fn row(f: &mut fmt::Formatter<'_>, tc: &str, toml: &str, key: &str, value: Value
     let is_default = matches!(value, Value::Is(value) if value == key.default)
         || matches!((key.name, tc), ("overhead", "raw") | ("atm", "noatm") | ("rtt", "internet"));
     let default = match value {
-        Value::Is(_) => if is_default { "yes" } else { "" },
+        Value::Is(_) => {
+            if is_default {
+                "yes"
+            } else {
+                ""
+            }
+        }
         _ => key.default,
     };
     writeln!(f, "| `{tc}` | {toml} | {default} | {} |", key.change)

@@ -117,7 +117,10 @@ mod tests {
 
     #[test]
     fn a_dscp_has_one_number_and_a_number_one_name() {
-        assert_eq!((dscp("ef"), dscp("AF41"), dscp("CS7"), dscp("nothing")), (Some(46), Some(34), Some(56), None));
+        assert_eq!(
+            (dscp("ef"), dscp("AF41"), dscp("CS7"), dscp("nothing")),
+            (Some(46), Some(34), Some(56), None)
+        );
         assert_eq!((dscp_name(0), dscp_name(46), dscp_name(3)), (Some("CS0"), Some("EF"), None));
     }
 }

@@ -57,10 +57,9 @@ impl Wants {
     pub const fn of(params: &Params) -> Self {
         match params {
             Params::Fifo(_) | Params::FqCodel(_) => Self { hosts: false, tcp: false },
-            Params::Cake(cake) => Self {
-                hosts: cake.flow_mode.needs_hosts(),
-                tcp: !matches!(cake.ack_filter, AckFilter::Off),
-            },
+            Params::Cake(cake) => {
+                Self { hosts: cake.flow_mode.needs_hosts(), tcp: !matches!(cake.ack_filter, AckFilter::Off) }
+            }
         }
     }
 }

@@ -225,12 +225,7 @@ impl LineWorker {
         }
     }
 
-    fn launch(
-        eal: &Eal,
-        lcore: &Lcore,
-        directions: Vec<Direction>,
-        poll: Poll,
-    ) -> Result<Self, StartError> {
+    fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
         let page = Page {

@@ -143,7 +143,8 @@ mod tests {
         }
         let all = total.of_all();
         assert_eq!((all, all.packets), (total.of_tin(0), 10_000));
-        let expected = [(all.p50, 5_000), (all.p90, 9_000), (all.p99, 9_900), (all.p999, 9_990), (all.max, 10_000)];
+        let expected =
+            [(all.p50, 5_000), (all.p90, 9_000), (all.p99, 9_900), (all.p999, 9_990), (all.max, 10_000)];
         for (found, micros) in expected {
             let error = found.as_micros().abs_diff(micros) as f64 / micros as f64;
             assert!(error < 0.01, "{} for {micros}", found.as_micros());

@@ -64,12 +64,7 @@ pub(super) fn rules(
     each.map(|(index, rule)| one(&format!("{path}.rule[{index}]"), rule, cake, findings)).collect()
 }
 
-fn one(
-    path: &str,
-    rule: &Spanned<file::Rule>,
-    cake: &cake::Params,
-    findings: &mut Findings<'_>,
-) -> Rule {
+fn one(path: &str, rule: &Spanned<file::Rule>, cake: &cake::Params, findings: &mut Findings<'_>) -> Rule {
     let at = |key| At::key(path, key, rule.span());
     let file = rule.get_ref();
     let mark = file.mark.unwrap_or(0);

@@ -175,7 +175,11 @@ pub static DIRECTION: Table = Table {
         },
         Key {
             name: "rtt",
-            kind: Kind::TimeOrPreset(Duration::from_micros(1), Duration::from_millis(4_294_000), &RTT_PRESETS),
+            kind: Kind::TimeOrPreset(
+                Duration::from_micros(1),
+                Duration::from_millis(4_294_000),
+                &RTT_PRESETS,
+            ),
             default: "\"100ms\"",
             example: "\"30ms\"",
             change: Change::Live,

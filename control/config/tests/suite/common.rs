@@ -31,7 +31,9 @@ pub(crate) fn file_with(heading: &str, keys: &[(&str, &str)]) -> String {
         }
         "up and down of [[link]]" => {
             let of_cake = |name: &str| {
-                DIRECTION.key(name).is_some_and(|key| !key.qdiscs.is_empty() && key.qdiscs.iter().all(|q| *q == CAKE))
+                DIRECTION
+                    .key(name)
+                    .is_some_and(|key| !key.qdiscs.is_empty() && key.qdiscs.iter().all(|q| *q == CAKE))
             };
             let defaults: &[_] =
                 if keys.iter().any(|(name, _)| of_cake(name)) { &[("qdisc", "\"cake\"")] } else { &[] };

@@ -296,8 +296,12 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
                 "\"99999999999999s\"",
             ]
         }
-        Kind::TimeOrPreset(..) => vec!["5", "\"soon\"", "\"internett\"", "\"5\"", "\"0ns\"", "\"5000s\"", "true"],
-        Kind::SizeOrAuto(..) => vec!["4194304", "\"much\"", "\"automatic\"", "\"1kb\"", "\"3gb\"", "\"9999gb\""],
+        Kind::TimeOrPreset(..) => {
+            vec!["5", "\"soon\"", "\"internett\"", "\"5\"", "\"0ns\"", "\"5000s\"", "true"]
+        }
+        Kind::SizeOrAuto(..) => {
+            vec!["4194304", "\"much\"", "\"automatic\"", "\"1kb\"", "\"3gb\"", "\"9999gb\""]
+        }
         Kind::Prefix => vec![
             "\"10.0.0.0\"",
             "\"10.1.2.3/16\"",

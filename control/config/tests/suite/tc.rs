@@ -75,14 +75,21 @@ fn what_is_printed_in_either_form_reads_back() {
 fn any(numbers: &mut Numbers) -> String {
     let rates = ["unlimited", "64Kbit", "19.5Mbit", "1Gbit", "123456789bit"];
     let times = ["1us", "100us", "7ms", "31.25ms", "oceanic", "satellite", "interplanetary"];
-    let overheads = ["0", "-64", "256", "\"raw\"", "\"raw overhead 12\"", "\"docsis\"", "\"pppoe-ptm ether-vlan\""];
+    let overheads =
+        ["0", "-64", "256", "\"raw\"", "\"raw overhead 12\"", "\"docsis\"", "\"pppoe-ptm ether-vlan\""];
     let mut pick = |options: &[&str]| options[numbers.below(options.len())].to_owned();
     let flag = ["true", "false"];
     let cake = [
         ("autorate-ingress", pick(&flag)),
         ("rtt", format!("\"{}\"", pick(&times))),
-        ("diffserv", pick(&["\"besteffort\"", "\"precedence\"", "\"diffserv3\"", "\"diffserv4\"", "\"diffserv8\""])),
-        ("flowmode", pick(&["\"flowblind\"", "\"srchost\"", "\"hosts\"", "\"dual-dsthost\"", "\"triple-isolate\""])),
+        (
+            "diffserv",
+            pick(&["\"besteffort\"", "\"precedence\"", "\"diffserv3\"", "\"diffserv4\"", "\"diffserv8\""]),
+        ),
+        (
+            "flowmode",
+            pick(&["\"flowblind\"", "\"srchost\"", "\"hosts\"", "\"dual-dsthost\"", "\"triple-isolate\""]),
+        ),
         ("wash", pick(&flag)),
         ("split-gso", pick(&flag)),
         ("ack-filter", pick(&["true", "false", "\"aggressive\""])),
@@ -132,9 +139,39 @@ fn any(numbers: &mut Numbers) -> String {
 #[test]
 fn no_line_makes_it_panic() {
     let words = [
-        "cake", "fq_codel", "pfifo", "bandwidth", "20mbit", "unlimited", "rtt", "100ms", "lan", "overhead", "mpu",
-        "18", "-4", "raw", "atm", "docsis", "memlimit", "4mb", "fwmark", "0xff", "wash", "nat", "limit", "10p",
-        "quantum", "target", "5ms", "é", "\u{0}", "\"", "99999999999999999999", "ecn", "0x",
+        "cake",
+        "fq_codel",
+        "pfifo",
+        "bandwidth",
+        "20mbit",
+        "unlimited",
+        "rtt",
+        "100ms",
+        "lan",
+        "overhead",
+        "mpu",
+        "18",
+        "-4",
+        "raw",
+        "atm",
+        "docsis",
+        "memlimit",
+        "4mb",
+        "fwmark",
+        "0xff",
+        "wash",
+        "nat",
+        "limit",
+        "10p",
+        "quantum",
+        "target",
+        "5ms",
+        "é",
+        "\u{0}",
+        "\"",
+        "99999999999999999999",
+        "ecn",
+        "0x",
     ];
     let mut numbers = Numbers(5);
     let mut accepted = 0;
@@ -144,7 +181,8 @@ fn no_line_makes_it_panic() {
         let rest = (0..count).map(|_| words[numbers.below(words.len())]);
         let line: Vec<_> = std::iter::once(first).chain(rest).collect();
         let tc = toml::Value::String(line.join(" "));
-        let text = format!("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\nup = {{ tc = {tc} }}\n");
+        let text =
+            format!("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\nup = {{ tc = {tc} }}\n");
         if let Ok(loaded) = config::parse("FUZZ", &text) {
             let direction = loaded.config.links[0].up.as_ref().unwrap();
             assert_eq!(of(&direction.to_tc()).qdisc, direction.qdisc, "{line:?}");
@@ -158,7 +196,9 @@ fn no_line_makes_it_panic() {
 fn lines_as_they_are_printed() {
     let lines = [
         of("cake"),
-        of("cake bandwidth 100mbit pppoe-ptm ether-vlan diffserv4 ack-filter memlimit 4mb fwmark 0xf wash ingress"),
+        of(
+            "cake bandwidth 100mbit pppoe-ptm ether-vlan diffserv4 ack-filter memlimit 4mb fwmark 0xf wash ingress",
+        ),
         of("fq_codel"),
         of("fq_codel ce_threshold 1ms ce_threshold_selector 0x1/0x3 noecn"),
         of("pfifo"),

@@ -144,7 +144,8 @@ mod tests {
         assert_eq!(up["tins"][2]["name"], "Voice");
         assert_eq!(up["tins"][2]["sent_packets"], 40 * 20);
         assert_eq!(up["tins"][2]["sojourn"]["packets"], 40 * 20);
-        for name in ["memory_used", "memory_limit", "capacity_estimate", "min_network_size", "avg_hdr_offset"] {
+        for name in ["memory_used", "memory_limit", "capacity_estimate", "min_network_size", "avg_hdr_offset"]
+        {
             assert!(up["qdisc"][name].is_u64(), "{name}");
         }
         let back: Report = serde_json::from_value(json).unwrap();

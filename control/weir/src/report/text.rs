@@ -153,9 +153,16 @@ impl Display for Micros {
             micros if micros >= 1_000 => (micros as f64 / 1e3, "ms"),
             micros => return f.pad(&format!("{micros}us")),
         };
-        let decimals = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+        let decimals = if value >= 100.0 {
+            0
+        } else if value >= 10.0 {
+            1
+        } else {
+            2
+        };
         let digits = format!("{value:.decimals$}");
-        let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
+        let digits =
+            if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
         f.pad(&format!("{digits}{unit}"))
     }
 }

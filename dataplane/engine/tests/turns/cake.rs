@@ -8,7 +8,7 @@ use engine::counters::Loss;
 use engine::mailbox::Command;
 use engine::page::Page;
 use engine::sojourn::{Sojourn, Total};
-use shaper::flow::rules::{Prefix, Rule};
+use shaper::flow::rules::Rule;
 use shaper::packet::DropReason;
 use shaper::qdisc::cake::{AckFilter, Diffserv, FlowMode, Params, TinStats};
 use shaper::time::{Duration, Instant};
@@ -16,6 +16,12 @@ use shaper::units::Rate;
 
 fn at(bits_per_sec: u64) -> Params {
     Params { bandwidth: Some(Rate::from_bits_per_sec(bits_per_sec)), ..Params::default() }
+}
+
+fn feed(rig: &mut Rig<'_>, frames: impl Iterator<Item = Vec<u8>>) {
+    for frame in frames {
+        assert!(rig.lanes[0].feed(&frame));
+    }
 }
 
 /// A TCP ACK without payload from port 5000 of 192.0.2.1.
@@ -40,7 +46,7 @@ fn the_rate_is_cakes_own_and_includes_the_overhead() {
     let mut sent = 0;
     rig.run(ms(0), ms(1_000), Duration::from_micros(100), |rig, now| {
         if now.as_nanos() % 1_000_000 == 0 {
-            (0..2).for_each(|flow| drop(rig.lanes[0].feed(&udp(flow, 0, 1_514, 0))));
+            feed(rig, (0..2).map(|flow| udp(flow, 0, 1_514, 0)));
             rig.lanes[0].feed(&arp());
         }
         for frame in rig.lanes[0].take() {
@@ -114,11 +120,9 @@ fn superfluous_acks_are_dropped_behind_any_link_header() {
         for (ack_filter, kept) in [(AckFilter::Off, 20), (AckFilter::Aggressive, 1)] {
             let mut rig = Rig::one(&eal, Plan::cake(Params { ack_filter, ..at(64_000) }));
             // The first two frames put the shaper ahead of time, so that all ACKs meet in the queue.
-            for frame in [udp(9, 0, 1_514, 0), udp(9, 1, 1_514, 0)] {
-                rig.lanes[0].feed(&frame);
-            }
+            feed(&mut rig, (0..2).map(|n| udp(9, n, 1_514, 0)));
             rig.settle(ms(0));
-            (0..20).for_each(|n| drop(rig.lanes[0].feed(&wrap(&ack(1_000 * n)))));
+            feed(&mut rig, (0..20).map(|n| wrap(&ack(1_000 * n))));
             rig.settle(ms(1));
             rig.run(ms(1), ms(2_000), Duration::from_millis(1), |_, _| ());
             let acks: Vec<_> = rig.lanes[0].take().into_iter().filter(|frame| frame.len() < 100).collect();
@@ -159,9 +163,7 @@ fn hosts_get_equal_shares_whatever_their_number_of_flows() {
 fn a_wash_clears_the_dscp_and_keeps_the_ecn_bits() {
     let eal = eal();
     let mut rig = Rig::one(&eal, Plan::cake(Params { wash: true, ..Params::default() }));
-    for frame in [udp(1, 0, 500, 46 << 2 | ECT0), udp(1, 0, 500, ECT0), arp()] {
-        rig.lanes[0].feed(&frame);
-    }
+    feed(&mut rig, [udp(1, 0, 500, 46 << 2 | ECT0), udp(1, 0, 500, ECT0), arp()].into_iter());
     rig.settle(ms(0));
     let mut sent = rig.lanes[0].take();
     sent.sort_by_key(Vec::len);
@@ -185,7 +187,9 @@ fn nothing_allocates_and_waiting_times_are_handed_over_by_exchange() {
     let plan = Plan { rules: RULES, ..Plan::cake(params) };
     let mut rig = Rig::one(&eal, plan);
     let mut fed: Vec<_> = (0..40).map(|n| ethernet(0x0800, &ack(n * 500))).collect();
-    fed.extend((0..60).map(|flow| from_host(flow as u8 % 5, udp(flow % 9, 0, 1_000, (flow % 64) as u8 * 4 | 2))));
+    fed.extend(
+        (0..60).map(|flow| from_host(flow as u8 % 5, udp(flow % 9, 0, 1_000, (flow % 64) as u8 * 4 | 2))),
+    );
     fed.push(ethernet(0x8100, &vlan(3, 0x0800, &ip_udp(1, 0, 500, 0))));
     fed.extend([arp(), vec![0xff; 9]]);
     let page = || Page { sojourn: vec![Sojourn::new(&plan.qdisc)], ..Page::new(1) };
@@ -225,7 +229,7 @@ fn nothing_allocates_and_waiting_times_are_handed_over_by_exchange() {
 fn the_next_wake_up_is_when_the_shaper_lets_a_packet_go() {
     let eal = eal();
     let mut rig = Rig::one(&eal, Plan::cake(at(1_000_000)));
-    (0..3).for_each(|n| drop(rig.lanes[0].feed(&udp(1, n, 1_000, 0))));
+    feed(&mut rig, (0..3).map(|n| udp(1, n, 1_000, 0)));
     let mut now = ms(1);
     rig.settle(now);
     for sent in 1..=2 {

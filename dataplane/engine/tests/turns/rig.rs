@@ -236,10 +236,14 @@ impl Lane {
         }
         let slots = pool::slots(&plan.qdisc) as usize;
         let qdisc = Qdisc::new(&plan.qdisc, slots).unwrap();
+        let overhead = match plan.qdisc {
+            Params::Cake(cake) => cake.overhead,
+            Params::Fifo(_) | Params::FqCodel(_) => Overhead::default(),
+        };
         let limiter =
             plan.bits_per_sec.map(|bits| Limiter::new(Rate::from_bits_per_sec(bits), plan.catch_up).unwrap());
-        let egress = Egress::new(qdisc, limiter, Overhead::default(), SplitMix::new(1, 2))
-            .recording(Sojourn::new(&plan.qdisc));
+        let egress =
+            Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&plan.qdisc), plan.rules);
         let settings = Settings { mtu: MTU, link_down_hold: HOLD };
         let direction = Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);

@@ -305,7 +305,11 @@ mod tests {
         assert_eq!(applies(Rule { pcp: Some(5), ..mark(1) }), [0, 1, 1, 0, 0], "that of the outermost tag");
         assert_eq!(applies(Rule { pcp: Some(3), ..mark(1) }), [0, 0, 0, 0, 0]);
         assert_eq!(applies(Rule { exp: Some(6), ..mark(1) }), [0, 0, 0, 1, 1]);
-        assert_eq!(applies(Rule { exp: Some(0), ..mark(1) }), [0, 0, 0, 0, 0], "no label is not label class 0");
+        assert_eq!(
+            applies(Rule { exp: Some(0), ..mark(1) }),
+            [0, 0, 0, 0, 0],
+            "no label is not label class 0"
+        );
     }
 
     #[test]

@@ -44,7 +44,10 @@ pub enum Params {
 
 /// Counters of one of the disciplines.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::large_enum_variant, reason = "copied into a page when asked for: a box would be an allocation")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "copied into a page when asked for: a box would be an allocation"
+)]
 pub enum Stats {
     /// Tail drop, for comparison.
     Fifo(fifo::Stats),
