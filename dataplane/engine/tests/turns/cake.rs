@@ -111,12 +111,13 @@ const NOTHING: Rule = Rule {
 #[test]
 fn superfluous_acks_are_dropped_behind_any_link_header() {
     let eal = eal();
-    let wrap: [fn(&[u8]) -> Vec<u8>; 3] = [
+    type Wrap = fn(&[u8]) -> Vec<u8>;
+    let wraps: [Wrap; 3] = [
         |packet| ethernet(0x0800, packet),
         |packet| ethernet(0x8100, &vlan(5, 0x0800, packet)),
         |packet| ethernet(0x8864, &frames::pppoe(9, packet)),
     ];
-    for wrap in wrap {
+    for wrap in wraps {
         for (ack_filter, kept) in [(AckFilter::Off, 20), (AckFilter::Aggressive, 1)] {
             let mut rig = Rig::one(&eal, Plan::cake(Params { ack_filter, ..at(64_000) }));
             // The first two frames put the shaper ahead of time, so that all ACKs meet in the queue.
@@ -188,7 +189,7 @@ fn nothing_allocates_and_waiting_times_are_handed_over_by_exchange() {
     let mut rig = Rig::one(&eal, plan);
     let mut fed: Vec<_> = (0..40).map(|n| ethernet(0x0800, &ack(n * 500))).collect();
     fed.extend(
-        (0..60).map(|flow| from_host(flow as u8 % 5, udp(flow % 9, 0, 1_000, (flow % 64) as u8 * 4 | 2))),
+        (0..60).map(|flow| from_host(flow as u8 % 5, udp(flow % 9, 0, 1_000, (flow as u8 * 4) | ECT0))),
     );
     fed.push(ethernet(0x8100, &vlan(3, 0x0800, &ip_udp(1, 0, 500, 0))));
     fed.extend([arp(), vec![0xff; 9]]);
