@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn the_schema_has_the_words_that_have_a_meaning() {
-        let known = |words: Vec<&'static str>, key| {
-            let mut words = words;
+        let known = |mut words: Vec<&'static str>, key| {
             let mut listed = words_of(key).to_vec();
-            (words.sort_unstable(), listed.sort_unstable());
+            words.sort_unstable();
+            listed.sort_unstable();
             assert_eq!(words, listed);
         };
         known(Diffserv::WORDS.iter().map(|(word, _)| *word).collect(), "diffserv");

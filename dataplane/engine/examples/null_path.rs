@@ -233,11 +233,15 @@ fn eal_config() -> EalConfig {
 /// The value of `--seconds`.
 fn seconds() -> u64 {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => 3,
-        ["--seconds", seconds] => seconds.parse().expect("--seconds takes a whole number"),
-        _ => panic!("usage: null_path [--seconds N]"),
-    }
+    let seconds = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Some(3),
+        ["--seconds", seconds] => seconds.parse().ok(),
+        _ => None,
+    };
+    seconds.unwrap_or_else(|| {
+        eprintln!("usage: null_path [--seconds N], N a whole number");
+        std::process::exit(2)
+    })
 }
 
 const FLOWS: usize = 64;

@@ -22,10 +22,10 @@ fn any_frame(rng: &mut SplitMix) -> Vec<u8> {
         4 => ethernet(0x88b5, &vec![0; len]),
         _ => udp(flow, 0, len, ds),
     };
-    if rng.next_u16() % 16 == 0 {
+    if rng.next_u16().is_multiple_of(16) {
         frame.truncate(1 + usize::from(rng.next_u16()) % frame.len());
     }
-    if rng.next_u16() % 16 == 0 {
+    if rng.next_u16().is_multiple_of(16) {
         let at = usize::from(rng.next_u16()) % frame.len();
         frame[at] ^= rng.next_u16() as u8;
     }
@@ -46,7 +46,7 @@ fn a_minute_of_bursts_flaps_and_exhaustion() {
             1_040 | 5_770 => rig.set_link(0, true),
             _ => {}
         }
-        if rng.next_u16() % 50 == 0 {
+        if rng.next_u16().is_multiple_of(50) {
             for _ in 0..rng.next_u16() % 80 {
                 rig.lanes[0].feed(&any_frame(&mut rng));
             }

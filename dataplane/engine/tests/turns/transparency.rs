@@ -132,7 +132,7 @@ fn the_order_of_a_flow_is_kept() {
             }
         }
         rig.turn(ms(step));
-        if rng.next_u16() % 64 == 0 {
+        if rng.next_u16().is_multiple_of(64) {
             for frame in rig.lanes[0].take() {
                 let before = last.insert(frames::flow(&frame), frames::seq(&frame));
                 assert!(before.is_none_or(|before| before < frames::seq(&frame)), "flow overtaken");
@@ -155,7 +155,7 @@ fn fragments_of_a_datagram_stay_together() {
         .enumerate()
         .map(|(at, part)| {
             let more = if at < 2 { 0x2000 } else { 0 };
-            ethernet(0x0800, &ipv4(17, 0, 64, more | (at as u16) * 50, part))
+            ethernet(0x0800, &ipv4(17, 0, 64, more | (at as u16 * 50), part))
         })
         .collect();
     rig.set_link(0, false);
