@@ -16,7 +16,7 @@ setup: ## install the Debian packages that building and testing need (says which
 build: setup ## the release binaries
 	$(CARGO) build --release --locked --workspace
 
-demo: build ## real TCP through weir at 100 Mbit/s, a FIFO against fq_codel: table and plot in target/demo/ (root)
+demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake: table and plot in target/demo/ (root)
 	$(RELEASE)/demo --weir $(RELEASE)/weir --out target/demo
 
 test: setup lint rules unit asan instructions conformance ## everything that must hold before a change lands

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hwtests::clock::{Interrupt, nap, now};
-use hwtests::iperf::{Load, Transfer};
+use hwtests::iperf::{Host, Load, Transfer};
 use hwtests::netns::Netns;
 use hwtests::process::{Process, Signal, command, run};
 use serde_json::Value;
@@ -24,7 +24,8 @@ fn tcp_and_ping_pass_between_two_taps_and_every_packet_is_accounted_for() {
     let (a, b) = namespaces("e2ea", "e2eb", &interrupt);
     run(a.command("ping").args(["-c", "5", "-i", "0.2", "-W", "5", "192.0.2.2"])).unwrap();
     let load = Load { streams: 4, seconds: 3, omit: 0, congestion: "cubic" };
-    let mut transfer = Transfer::start(&a, &b, "192.0.2.2", load, &interrupt).unwrap();
+    let hosts = [(&a, "192.0.2.1"), (&b, "192.0.2.2")].map(|(netns, address)| Host { netns, address });
+    let mut transfer = Transfer::start(hosts[0], hosts[1], load, &interrupt).unwrap();
     let received = loop {
         match transfer.result().unwrap() {
             Some(received) => break (received.total * f64::from(load.seconds) / 8.0) as u64,
@@ -50,8 +51,8 @@ fn a_lost_link_holds_packets_back_and_comes_back() {
     let weir = bench.weir_in(&b, &taps("e2fa", "e2fb", "link-down-hold = \"50ms\""));
     let a = Netns::new("e2fa", None, &interrupt).unwrap();
     run(b.command("ip").args(["link", "set", "e2fa", "netns", &a.pid().to_string()])).unwrap();
-    a.set_up("e2fa", "192.0.2.1/24").unwrap();
-    b.set_up("e2fb", "192.0.2.2/24").unwrap();
+    a.set_up("e2fa", &["192.0.2.1/24"]).unwrap();
+    b.set_up("e2fb", &["192.0.2.2/24"]).unwrap();
     run(a.command("ping").args(["-c", "2", "-W", "5", "192.0.2.2"])).unwrap();
     // Not to be forgotten with the link: what is held back must be more than ARP.
     run(a.command("ip").args([
@@ -301,7 +302,7 @@ impl Veth {
         run(Command::new("ip").args(["link", "add", outside, "type", "veth", "peer", "name", &inside]))
             .unwrap();
         let veth = Self { far, outside: outside.to_owned() };
-        veth.far.take(&inside, address).unwrap();
+        veth.far.take(&inside, &[address]).unwrap();
         run(Command::new("ip").args(["link", "set", outside, "up"])).unwrap();
         for mut ethtool in [Command::new("ethtool"), veth.far.command("ethtool")] {
             let end = if ethtool.get_program() == "ethtool" { outside } else { &inside };
@@ -340,8 +341,8 @@ fn taps(a: &str, b: &str, more: &str) -> String {
 fn namespaces(a: &str, b: &str, interrupt: &Interrupt) -> (Netns, Netns) {
     let one = Netns::new(a, None, interrupt).unwrap();
     let two = Netns::new(b, None, interrupt).unwrap();
-    one.take(a, "192.0.2.1/24").unwrap();
-    two.take(b, "192.0.2.2/24").unwrap();
+    one.take(a, &["192.0.2.1/24"]).unwrap();
+    two.take(b, &["192.0.2.2/24"]).unwrap();
     (one, two)
 }
 
