@@ -146,10 +146,13 @@ impl Line {
     pub fn fetch(&mut self) -> bool {
         let mut all = true;
         for worker in self.workers.iter_mut().filter(|worker| worker.handle.is_some()) {
-            match worker.control.page() {
-                Some(page) => worker.keep(*page),
-                None => all = false,
+            let mut some = false;
+            // Perhaps one that came too late for the question before.
+            while let Some(page) = worker.control.page() {
+                worker.keep(*page);
+                some = true;
             }
+            all &= some;
         }
         all
     }
