@@ -4,7 +4,6 @@
 //! `cargo run --release -p sim --example vectors`; exit status 1 if one differs.
 
 use sim::recorded::Recorded;
-use sim::replay::Mode;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -22,10 +21,9 @@ fn table() -> Result<bool, Box<dyn std::error::Error>> {
     println!("| vector | events | output lines | identical |\n|---|---:|---:|---|");
     let mut all = true;
     for vector in Recorded::all("")? {
-        let difference = vector.first_difference(&vector.play(Mode::Linux)?);
-        let verdict = difference.map_or("yes".to_owned(), |line| format!("NO, from line {}", line + 1));
-        println!("| `{}` | {} | {} | {verdict} |", vector.name, vector.events(), vector.out.lines().count());
-        all &= difference.is_none();
+        let row = vector.row()?;
+        println!("{row}");
+        all &= row.ends_with("| yes |");
     }
     Ok(all)
 }

@@ -91,6 +91,17 @@ impl Recorded {
         None
     }
 
+    /// The vector's row of the table: name, events, lines of output, and whether the replay under
+    /// `linux` is identical to the last of them.
+    ///
+    /// # Errors
+    /// It cannot be replayed.
+    pub fn row(&self) -> Result<String, Error> {
+        let difference = self.first_difference(&self.play(Mode::Linux)?);
+        let verdict = difference.map_or("yes".to_owned(), |line| format!("NO, from line {}", line + 1));
+        Ok(format!("| `{}` | {} | {} | {verdict} |", self.name, self.events(), self.out.lines().count()))
+    }
+
     /// The `ID FH SH DH` lines of the recorded output.
     fn hashes(&self) -> String {
         let mut lines = String::new();

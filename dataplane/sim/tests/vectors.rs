@@ -64,6 +64,17 @@ fn byte_queue_limits_replay_identically() {
 }
 
 #[test]
+fn the_documented_table_is_what_is_printed() {
+    let document = include_str!("../CONFORMANCE.md");
+    let vectors = vectors("");
+    assert_eq!(vectors.len(), document.lines().filter(|line| line.ends_with("| yes |")).count());
+    for vector in vectors {
+        let row = vector.row().unwrap();
+        assert!(document.contains(&row), "not in CONFORMANCE.md: {row}");
+    }
+}
+
+#[test]
 fn a_bad_line_of_a_byte_queue_trace_is_named() {
     let error = |text: &str| dql::replay("t", text, Mode::Weir, Vec::new()).unwrap_err().to_string();
     assert_eq!(error("q 1 5"), "t:1: the first line must be `init J HOLD`");
