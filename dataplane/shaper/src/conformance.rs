@@ -216,7 +216,7 @@ impl Conformance for Weir {
     const CAKE_INGRESS_CLOCKS_ONLY: bool = false;
     const CAKE_CHARGES_ROUND_DOWN: bool = false;
     const CAKE_QUANTUM_ZERO: bool = false;
-    const CAKE_ACK_WINDOW: usize = 8;
+    const CAKE_ACK_WINDOW: usize = 24;
     const DQL_RESET_KEEPS_CEILING: bool = false;
     const DQL_EXCESS_STOPS: bool = false;
     const DQL_LARGE_IS_SILENT: bool = false;
