@@ -16,7 +16,9 @@ pub mod error;
 mod file;
 pub mod model;
 pub mod schema;
+pub mod tc;
 pub mod units;
+mod words;
 
 use std::path::Path;
 

@@ -48,6 +48,21 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints each direction in both forms: as a line of tc and in keys.
+///
+/// # Errors
+/// Everything that is wrong with the file.
+pub fn explain(file: &Path) -> Result<ExitCode> {
+    for link in load(file)?.config.links {
+        for (way, direction) in [("up", &link.up), ("down", &link.down)] {
+            let Some(direction) = direction else { continue };
+            println!("# link \"{}\" {way}, as tc has it:\ntc = \"{}\"", link.name, direction.to_tc());
+            println!("# the same in keys:\n[link.{way}]\n{}", direction.to_toml(way));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Lists every key.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Way};
+use crate::sojourn::{Sojourn, Total};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
@@ -67,6 +68,8 @@ pub struct LineWorker {
     pub clock: &'static str,
     /// Its last statistics.
     pub page: Page,
+    /// How long packets waited in each direction since the start.
+    pub sojourn: Vec<Total>,
     control: Control,
     /// `None` once it has been stopped.
     handle: Option<LcoreHandle<Worker>>,
@@ -134,7 +137,7 @@ impl Line {
     /// that is stuck is asked no more, its last page stays.
     pub fn ask(&self) {
         for worker in self.workers.iter().filter(|worker| worker.handle.is_some()) {
-            let page = Box::new(Page::new(worker.page.directions.len()));
+            let page = Box::new(worker.page.next());
             let _ = worker.control.send(Command::Report(page));
         }
     }
@@ -144,7 +147,7 @@ impl Line {
         let mut all = true;
         for worker in self.workers.iter_mut().filter(|worker| worker.handle.is_some()) {
             match worker.control.page() {
-                Some(page) => worker.page = *page,
+                Some(page) => worker.keep(*page),
                 None => all = false,
             }
         }
@@ -164,8 +167,11 @@ impl Line {
         }
         for worker in &mut self.workers {
             let Some(handle) = worker.handle.take() else { continue };
-            if let Ok(ended) = handle.join() {
-                ended.report(&mut worker.page);
+            if let Ok(mut ended) = handle.join() {
+                let mut page = worker.page.next();
+                ended.report(&mut page);
+                ended.exchange_sojourn(&mut page);
+                worker.keep(page);
             }
         }
     }
@@ -212,17 +218,29 @@ impl LinePort {
 }
 
 impl LineWorker {
+    fn keep(&mut self, page: Page) {
+        self.page = page;
+        for (total, sojourn) in self.sojourn.iter_mut().zip(&self.page.sojourn) {
+            total.add(sojourn);
+        }
+    }
+
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
-        let (cause, page) = (clock.source(), Page::new(directions.len()));
+        let page = Page {
+            sojourn: directions.iter().map(|direction| Sojourn::like(direction.egress().sojourn())).collect(),
+            ..Page::new(directions.len())
+        };
+        let sojourn = directions.iter().map(|_| Total::default()).collect();
+        let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
             // Naps end on time then; without it they end late, which is no failure.
             let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
             worker.run(clock, poll)
         })?;
-        Ok(Self { lcore: lcore.id(), clock: cause, page, control, handle: Some(handle) })
+        Ok(Self { lcore: lcore.id(), clock: cause, page, sojourn, control, handle: Some(handle) })
     }
 }
 
