@@ -214,6 +214,21 @@ impl<P> Slots<P> {
         }
     }
 
+    /// What waits in `queue`, from its head on.
+    pub fn iter(&self, queue: &Queue) -> impl Iterator<Item = &Waiting> {
+        let mut at = queue.head;
+        core::iter::from_fn(move || {
+            let slot = self.slots.get(at as usize)?;
+            at = slot.next;
+            Some(&slot.waiting)
+        })
+    }
+
+    /// Whether a packet is in slot `index`.
+    pub fn is_used(&self, index: u32) -> bool {
+        self.slots.get(index as usize).is_some_and(|slot| slot.packet.is_some())
+    }
+
     /// What is known of the packet at the head of `queue`.
     #[inline]
     pub fn head(&self, queue: &Queue) -> Option<&Waiting> {

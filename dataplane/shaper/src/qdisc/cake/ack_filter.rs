@@ -211,6 +211,18 @@ impl<C: Conformance> Acks<C> {
         }
     }
 
+    /// Records are of slots in use, and chained both ways.
+    #[cfg(test)]
+    pub(super) fn check(&self, is_used: impl Fn(u32) -> bool) {
+        for (slot, link) in (0..).zip(&self.links).filter(|(_, link)| link.is_linked) {
+            assert!(is_used(slot));
+            match self.links.get(link.newer as usize) {
+                Some(newer) => assert!(newer.is_linked && newer.older == slot),
+                None => assert_eq!(self.newest[self.bucket(link.key)], slot),
+            }
+        }
+    }
+
     fn newest_of(&mut self, key: u64) -> &mut u32 {
         let bucket = self.bucket(key);
         &mut self.newest[bucket]

@@ -91,6 +91,14 @@ impl Hosts {
         self.tags[host as usize % QUEUES]
     }
 
+    /// Bulk flows and holders of each entry.
+    #[cfg(test)]
+    pub(super) fn check(&self, expected: &[(u16, u16); QUEUES]) {
+        for (counts, expected) in self.counts.iter().zip(expected) {
+            assert_eq!((counts.bulk, counts.holders), *expected);
+        }
+    }
+
     #[inline]
     fn counts_mut(&mut self, host: u16) -> &mut Counts {
         &mut self.counts[host as usize % QUEUES]

@@ -21,6 +21,8 @@ mod diffserv;
 mod enqueue;
 mod flow;
 mod host;
+#[cfg(test)]
+mod model;
 mod overflow;
 pub mod params;
 mod rate;

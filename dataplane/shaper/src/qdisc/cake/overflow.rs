@@ -124,6 +124,16 @@ impl<C: Conformance> Backlogs<C> {
         }
     }
 
+    /// Every queue has its place, and while order is kept none is above a longer one.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        for (at, queue) in self.heap.iter().enumerate() {
+            assert_eq!(self.place_of(*queue), at);
+            let is_kept = self.timer != 0 && !C::CAKE_HEAP_STALE_KEY && at > 0;
+            assert!(!is_kept || self.get(self.heap[(at - 1) / 2]) >= self.get(*queue));
+        }
+    }
+
     fn sift_up(&mut self, queue: QueueId) {
         let key = self.get(queue);
         let mut at = self.place_of(queue);

@@ -37,8 +37,12 @@ impl Default for Packet<'_> {
 
 impl<C: Conformance> Line<C> {
     pub(super) fn new(params: Params) -> Self {
+        Self::with_slots(params, 4_096)
+    }
+
+    pub(super) fn with_slots(params: Params, slots: usize) -> Self {
         Self {
-            cake: Cake::new(&params, 4_096),
+            cake: Cake::new(&params, slots),
             rng: SplitMix::new(1, 2),
             now: Instant::from_nanos(1_000_000_000),
             next: 0,
@@ -80,6 +84,11 @@ impl<C: Conformance> Line<C> {
         change(&mut params);
         let doomed = &mut self.doomed;
         self.cake.change(self.now, &params, &mut |id, why| doomed.push((id, why)));
+    }
+
+    pub(super) fn flush(&mut self) {
+        let doomed = &mut self.doomed;
+        self.cake.flush(&mut |id, why| doomed.push((id, why)));
     }
 
     pub(super) fn pass(&mut self, span: Duration) {
@@ -126,7 +135,7 @@ fn ids(sent: &[(Instant, Delivery<u32>)]) -> Vec<u32> {
 
 const MS: Duration = ms(1);
 
-const fn ms(millis: u64) -> Duration {
+pub(super) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 

@@ -321,6 +321,24 @@ impl<C: Conformance> Tin<C> {
         ((u32::from(self.stats.flow_quantum) * share + u32::from(rng.next_u16())) >> 16) as i32
     }
 
+    /// Each flow that is not idle holds its hosts, each bulk flow counts in them.
+    #[cfg(test)]
+    pub(super) fn check_hosts(&self) {
+        let sides: [(bool, &Hosts, fn(&Flow) -> u16); 2] = [
+            (self.mode.isolates_src(), &self.src, |flow| flow.src),
+            (self.mode.isolates_dst(), &self.dst, |flow| flow.dst),
+        ];
+        for (is_on, hosts, host_of) in sides {
+            let mut counts = [(0, 0); QUEUES];
+            for flow in self.flows.iter().filter(|flow| is_on && flow.set != Set::None) {
+                let (bulk, holders) = &mut counts[usize::from(host_of(flow))];
+                *bulk += u16::from(flow.set == Set::Bulk);
+                *holders += 1;
+            }
+            hosts.check(&counts);
+        }
+    }
+
     fn become_bulk(&mut self, queue: usize) {
         self.stats.bulk_flows = self.stats.bulk_flows.wrapping_add(1);
         self.flows[queue % QUEUES].set = Set::Bulk;
