@@ -109,6 +109,11 @@ pub trait Conformance: Copy + Debug + Default + 'static {
     /// Fault 45: in ingress mode an overflow or ack-filter drop is charged to the clocks only.
     const CAKE_INGRESS_CLOCKS_ONLY: bool;
 
+    /// No number: each charge of the shaper is cut to whole nanoseconds, so that at high rates the
+    /// line is faster than asked for: by 0.26 % at 40 Gbit/s with full frames, up to a nanosecond
+    /// per packet. Else the rest is carried on.
+    const CAKE_TIME_CUT: bool;
+
     /// No number: the ack filter looks at every packet in the queue, so that its cost grows with
     /// the queue; else at this many of the latest ones of the connection.
     const CAKE_ACK_WINDOW: usize;
@@ -167,6 +172,7 @@ impl Conformance for Linux {
     const CAKE_CLOCKS_STALE: bool = true;
     const CAKE_COLLISION_MOVES_TAG: bool = true;
     const CAKE_INGRESS_CLOCKS_ONLY: bool = true;
+    const CAKE_TIME_CUT: bool = true;
     const CAKE_ACK_WINDOW: usize = usize::MAX;
     const DQL_RESET_KEEPS_CEILING: bool = true;
     const DQL_EXCESS_STOPS: bool = true;
@@ -204,6 +210,7 @@ impl Conformance for Weir {
     const CAKE_CLOCKS_STALE: bool = false;
     const CAKE_COLLISION_MOVES_TAG: bool = false;
     const CAKE_INGRESS_CLOCKS_ONLY: bool = false;
+    const CAKE_TIME_CUT: bool = false;
     const CAKE_ACK_WINDOW: usize = 8;
     const DQL_RESET_KEEPS_CEILING: bool = false;
     const DQL_EXCESS_STOPS: bool = false;

@@ -62,7 +62,8 @@ fn a_sparse_flow_beside_on_and_off_traffic() {
             })
             .collect();
         let source = Source::paced(1_514, mbit(30)).jittered(2).in_shifts(ms(200), ms(800));
-        let source = world.add(FlowSpec { destination: 300, ..flow(Sender::Source(source)) });
+        let source =
+            world.add(FlowSpec { destination: 300, ds: DsField::ip(0), ..flow(Sender::Source(source)) });
         let call = world.add(flow(call(1)));
         settle_and_measure(&mut world, ms(0), ms(30_000));
         let sparse = world.record(call);

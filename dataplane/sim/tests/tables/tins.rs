@@ -28,7 +28,8 @@ fn a_flooded_voice_tin() {
                 destination: 50 + host,
                 ..flow(sender)
             };
-            let voice = world.add(marked(flood(mbit(flood_rate), 3), EF, 1));
+            let flood = marked(flood(mbit(flood_rate), 3), EF, 1);
+            let voice = world.add(FlowSpec { ds: DsField::ip(EF << 2), ..flood });
             let video = world.add(marked(cubic(), AF41, 2));
             let best_effort = world.add(marked(cubic(), 0, 3));
             let bulk = world.add(marked(cubic(), CS1, 4));

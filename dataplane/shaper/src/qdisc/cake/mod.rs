@@ -226,7 +226,7 @@ impl<P, C: Conformance> Shared<P, C> {
         } else if tin.clock < now + span {
             tin.clock = now + span;
         }
-        self.clocks.charge(self.byte_time.of(adjusted), is_drop);
+        self.clocks.charge::<C>(self.byte_time, adjusted, is_drop);
     }
 
     /// Charges a dropped packet in ingress mode: it has used the link already.

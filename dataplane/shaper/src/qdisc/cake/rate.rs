@@ -4,6 +4,7 @@
 //! on the wire, and nothing is sent while the clock is ahead of time. The clock is not brought up to
 //! `now` while packets wait, so lateness is made up; it is when a packet arrives at an empty queue.
 
+use crate::conformance::Conformance;
 use crate::time::{Duration, Instant};
 
 /// A rate as nanoseconds per byte: `nanos / 2^shift`.
@@ -22,6 +23,8 @@ pub(super) struct Clocks {
     /// The failsafe: the same, but not moved by drops and half as fast again, so that drops charged
     /// in ingress mode take no more than a third of the rate.
     pub(super) failsafe: Instant,
+    /// What the charges so far lack of a nanosecond, in the units of the [`ByteTime`].
+    rest: u64,
 }
 
 impl ByteTime {
@@ -49,6 +52,17 @@ impl ByteTime {
         Duration::from_nanos(u64::from(len).wrapping_mul(self.nanos) >> (self.shift & 63))
     }
 
+    /// The same, with what `rest` holds of earlier charges; what is cut off now goes there. A rest
+    /// of another rate is worth less than a nanosecond here, too.
+    #[inline]
+    fn of_with_rest(self, len: u32, rest: &mut u64) -> Duration {
+        let shift = self.shift & 63;
+        let below = (1 << shift) - 1;
+        let span = u64::from(len).wrapping_mul(self.nanos).wrapping_add(*rest & below);
+        *rest = span & below;
+        Duration::from_nanos(span >> shift)
+    }
+
     /// A wait booked at `old` as the same number of bytes takes at this rate.
     pub(super) fn rescale(self, old: Self, clock: Instant, now: Instant) -> Instant {
         let wait = u128::from(clock.since(now).as_nanos());
@@ -72,9 +86,10 @@ impl Clocks {
         self.due() > now
     }
 
-    /// Charges `span`; a drop spares the failsafe.
+    /// Charges `len` bytes at `rate`; a drop spares the failsafe.
     #[inline]
-    pub(super) fn charge(&mut self, span: Duration, is_drop: bool) {
+    pub(super) fn charge<C: Conformance>(&mut self, rate: ByteTime, len: u32, is_drop: bool) {
+        let span = if C::CAKE_TIME_CUT { rate.of(len) } else { rate.of_with_rest(len, &mut self.rest) };
         self.next += span;
         if !is_drop {
             self.failsafe += span + Duration::from_nanos(span.as_nanos() >> 1);
