@@ -2,6 +2,7 @@
 //! modelled card ([`nic`]), the replay of recorded traces ([`replay`]), and arbitrary event
 //! sequences with what must hold after each ([`drive`]).
 
+pub mod drive;
 pub mod net;
 pub mod nic;
 pub mod replay;
