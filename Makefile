@@ -36,6 +36,7 @@ rules: ## who may depend on whom, no_std and no unsafe where promised
 	@.ci/rules
 
 bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: table, target/bench/result.json
+	$(CARGO) build --release --locked --workspace --examples
 	$(RELEASE)/bench --out target/bench
 
 soak: build ## the long versions of the tests (an hour)

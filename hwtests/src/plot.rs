@@ -22,26 +22,32 @@ pub struct PingSeries {
     pub median_from: f64,
 }
 
-/// Draws all cases over one logarithmic ordinate and writes `path`.
-pub fn ping_over_time(path: &Path, title: &str, subtitle: &str, series: &[PingSeries]) -> Result<()> {
-    let drawn = draw(path, title, subtitle, series);
+/// Draws all cases over one logarithmic ordinate, under title and subtitle, and writes `path`; `marks` are words on
+/// the time axis.
+pub fn ping_over_time(
+    path: &Path,
+    titles: [&str; 2],
+    series: &[PingSeries],
+    marks: &[(f64, String)],
+) -> Result<()> {
+    let drawn = draw(path, titles, series, marks);
     drawn.map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
 }
 
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(path: &Path, title: &str, subtitle: &str, series: &[PingSeries]) -> Drawn {
+fn draw(path: &Path, [title, subtitle]: [&str; 2], series: &[PingSeries], marks: &[(f64, String)]) -> Drawn {
     let canvas = SVGBackend::new(path, SIZE).into_drawing_area();
     canvas.fill(&WHITE)?;
     canvas.draw_text(title, &text(32).into_text_style(&canvas).color(&INK), (LEFT as i32, 22))?;
     canvas.draw_text(subtitle, &text(19).into_text_style(&canvas).color(&GREY), (LEFT as i32, 64))?;
-    draw_chart(&canvas, series)?;
+    draw_chart(&canvas, series, marks)?;
     canvas.present()?;
     Ok(())
 }
 
-fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries]) -> Drawn {
+fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries], marks: &[(f64, String)]) -> Drawn {
     let (from, to) = time_range(series);
     let (low, high) = decades(series);
     let mut chart = ChartBuilder::on(canvas)
@@ -79,6 +85,11 @@ fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries]) -> Drawn {
         chart.draw_series(DashedLineSeries::new(level, 10, 6, case.colour.stroke_width(3)))?;
         let (x, y) = chart.backend_coord(&(to, case.median));
         label(canvas, (x + 10, y), case)?;
+    }
+    for (at, words) in marks {
+        let (x, y) = chart.backend_coord(&(*at, low));
+        let style = text(20).into_text_style(canvas).color(&INK);
+        canvas.draw_text(words, &style.pos(Pos::new(HPos::Left, VPos::Bottom)), (x, y - 8))?;
     }
     Ok(())
 }

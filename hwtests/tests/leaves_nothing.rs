@@ -1,5 +1,6 @@
-//! The demo takes everything away again, whenever it is stopped. Needs root and the demo's tools, as the demo does.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+//! The demo takes everything away again, whenever it is stopped. Needs what the demo needs: root, its tools, and the
+//! weir binary beside it (`cargo build -p weir`).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -21,7 +22,7 @@ fn interrupted_at_any_stage() {
         ("slow start", Signal::HUP),
         ("s left", Signal::INT),
     ] {
-        let mut demo = Demo::start(&["--forwarder", "testpmd", "--seconds", "600"]);
+        let mut demo = Demo::start(&["--seconds", "600"]);
         demo.wait_for(stage);
         demo.signal(signal);
         let (status, errors) = demo.end();
@@ -32,7 +33,7 @@ fn interrupted_at_any_stage() {
 
 #[test]
 fn killed() {
-    let mut demo = Demo::start(&["--forwarder", "testpmd", "--seconds", "600"]);
+    let mut demo = Demo::start(&["--seconds", "600"]);
     demo.wait_for("s left");
     demo.signal(Signal::KILL);
     assert_eq!(demo.end().0.signal(), Some(Signal::KILL.as_raw()));
@@ -84,8 +85,9 @@ impl Demo {
     fn wait_for(&mut self, stage: &str) {
         let mut seen = String::new();
         while !seen.contains(stage) {
-            let read = self.errors.read_line(&mut seen).unwrap();
-            assert!(read > 0, "the demo ended before \"{stage}\": {seen}");
+            if self.errors.read_line(&mut seen).unwrap() == 0 {
+                panic!("the demo ended before \"{stage}\" ({}): {seen}", self.child.wait().unwrap());
+            }
         }
     }
 
@@ -99,7 +101,7 @@ impl Demo {
         (self.child.wait().unwrap(), errors)
     }
 
-    /// Processes, interfaces and folders; the namespaces have no names and live as long as their processes.
+    /// Processes, interfaces, folders and sockets; the namespaces have no names and live as long as their processes.
     fn left_behind(&self) -> Vec<String> {
         let pid = self.child.id();
         let mut left = Vec::new();
@@ -114,9 +116,8 @@ impl Demo {
         left.extend(
             ["wa", "wb"].map(|end| format!("{end}{pid}")).into_iter().filter(|tap| interfaces.contains(tap)),
         );
-        let runtime = format!("/run/dpdk/hwtests-{pid}");
-        let sockets = fs::read_dir(&runtime).is_ok_and(|mut entries| entries.next().is_some());
-        left.extend(sockets.then_some(runtime));
+        let files = [format!("/run/dpdk/weir-hwtests-{pid}"), format!("/run/weir/hwtests-{pid}.sock")];
+        left.extend(files.into_iter().filter(|path| fs::exists(path).unwrap()));
         left
     }
 }

@@ -7,7 +7,7 @@ use crate::socket::Socket;
 use anyhow::{Context, Result, bail};
 use dpdk::Eal;
 use engine::line::Line;
-use std::io::Read;
+use std::io::{Read, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +34,9 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
     let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
-    println!(
+    // Whoever read this may be gone, which is no reason to fall over with the ports open (print! would panic).
+    let _ = writeln!(
+        stdout(),
         "weir {}: ready ({}, {mebibytes} MiB of {memory} for packets); `weir show {}` for statistics, \
          Ctrl-C to stop",
         instance.name,
@@ -43,7 +45,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     );
     let failed = serve(&mut line, &instance, &stop, &socket);
     line.stop();
-    print!("{}", observe(&instance, &line));
+    let _ = write!(stdout(), "{}", observe(&instance, &line));
     if failed {
         bail!("a worker ended by itself: this is a fault of weir, please report it");
     }
@@ -130,7 +132,7 @@ fn warn(line: &Line) {
     for link in line.links() {
         for port in [&link.a, &link.b] {
             for warning in &port.warnings {
-                eprintln!("weir: warning: port {}: {warning}", port.port.name());
+                let _ = writeln!(stderr(), "weir: warning: port {}: {warning}", port.port.name());
             }
         }
     }

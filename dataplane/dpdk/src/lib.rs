@@ -13,7 +13,6 @@
 #![allow(unsafe_code, reason = "the one crate that calls DPDK; each block says why it is sound")]
 
 pub mod burst;
-pub mod demand;
 mod device;
 pub mod eal;
 pub mod errno;
@@ -32,7 +31,6 @@ pub mod tsc;
 pub mod txq;
 
 pub use burst::Burst;
-pub use demand::Demand;
 pub use eal::{Eal, EalConfig, EalError, LogLevel};
 pub use errno::Errno;
 pub use lcore::{Lcore, LcoreError, LcoreHandle};

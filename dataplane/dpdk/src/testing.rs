@@ -38,14 +38,17 @@ impl Deref for TestEal {
     }
 }
 
+/// Test programs may run side by side under one prefix: without a shared configuration and telemetry
+/// they leave nothing there but one empty directory.
 fn config() -> EalConfig {
     let cpus = allowed_cpus();
-    EalConfig::new(format!("dpdk-test-{}", std::process::id()))
+    EalConfig::new("dpdk-test")
         .arg("--no-huge")
         .arg("-m")
         .arg("256")
         .arg("--no-shconf")
         .arg("--no-pci")
+        .arg("--no-telemetry")
         .arg(format!("--lcores=0@({cpus}),1@({cpus})"))
 }
 

@@ -9,7 +9,7 @@ use dpdk::{Burst, Eal, EalConfig, EalError, Mbuf, Mempool, MempoolConfig, Port, 
 fn a_refused_start_says_what_dpdk_said() {
     let output = in_a_process("refused");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("rte_eal_init(--file-prefix=refused "), "{said}");
+    assert!(said.contains("rte_eal_init(--file-prefix=dpdk-test "), "{said}");
     assert!(said.contains(" --no-huge --in-memory) failed: EINVAL (-22); "), "{said}");
     assert!(said.contains("\n  EAL: "), "what DPDK logged is missing: {said}");
     assert!(said.contains("`--no-huge` and `--in-memory` exclude each other"), "{said}");
@@ -52,13 +52,13 @@ fn in_a_process(role: &str) -> Output {
 }
 
 fn refused() {
-    let config = EalConfig::new("refused").arg("--no-huge").arg("--in-memory");
+    let config = EalConfig::new("dpdk-test").arg("--no-huge").arg("--in-memory");
     println!("{}", Eal::init(&config).unwrap_err());
     println!("again: {}", Eal::init(&config).unwrap_err());
 }
 
 fn life() {
-    let eal = start("life");
+    let eal = start();
     let pool = Mempool::create(&eal, &MempoolConfig::new("life", 1023)).unwrap();
     let name = eal.attach("net_null0").unwrap();
     let mut port = Port::open(&eal, &name).unwrap();
@@ -72,13 +72,13 @@ fn life() {
     eal.detach(&name).unwrap();
     assert_eq!(pool.in_use(), 0);
     drop((pool, port, eal));
-    assert!(matches!(Eal::init(&EalConfig::new("life")), Err(EalError::AlreadyStarted)));
+    assert!(matches!(Eal::init(&EalConfig::new("dpdk-test")), Err(EalError::AlreadyStarted)));
     println!("cleaned up");
 }
 
 /// The handle of the EAL first, the packets last: nothing may be freed under them.
 fn disorder() {
-    let eal = start("disorder");
+    let eal = start();
     let pool = Mempool::create(&eal, &MempoolConfig::new("disorder", 1023)).unwrap();
     let ring = Ring::create(&eal, "disorder", 64).unwrap();
     let mut port = Ring::port(&eal, "disorder", &ring, &ring).unwrap();
@@ -95,9 +95,9 @@ fn disorder() {
     println!("in disorder");
 }
 
-fn start(prefix: &str) -> Eal {
-    let args = ["--no-huge", "-m", "64", "--no-shconf", "--no-pci"];
-    let config = args.iter().fold(EalConfig::new(prefix), |config, arg| config.arg(*arg));
+fn start() -> Eal {
+    let args = ["--no-huge", "-m", "64", "--no-shconf", "--no-pci", "--no-telemetry"];
+    let config = args.iter().fold(EalConfig::new("dpdk-test"), |config, arg| config.arg(*arg));
     Eal::init(&config).unwrap()
 }
 

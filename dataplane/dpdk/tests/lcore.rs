@@ -65,16 +65,24 @@ fn a_worker_moves_packets_with_the_queues_it_was_given() {
         .launch(move || {
             let mut burst = Burst::new();
             let mut moved = 0;
-            while moved < 1000 {
-                rx.burst(&mut burst);
+            for _ in 0..POLLS {
+                if rx.burst(&mut burst) == 0 {
+                    std::thread::yield_now();
+                }
                 moved += tx.burst(&mut burst);
+                if moved == 1000 {
+                    break;
+                }
             }
             moved
         })
         .unwrap();
     let (mut out, mut back) = (Burst::new(), Burst::new());
     let (mut sent, mut received) = (0u32, 0u32);
-    while received < 1000 {
+    for _ in 0..POLLS {
+        if handle.is_finished() && from.is_empty() {
+            break;
+        }
         if out.is_empty() && sent < 1000 {
             out.push(Mbuf::from_bytes(&pool.0, &pattern(60, sent as u8)).unwrap()).unwrap();
             sent += 1;
@@ -87,7 +95,7 @@ fn a_worker_moves_packets_with_the_queues_it_was_given() {
         }
         std::thread::yield_now();
     }
-    assert_eq!(handle.join().unwrap(), 1000);
+    assert_eq!((handle.join().unwrap(), received), (1000, 1000));
     port.close().unwrap();
     eal.detach(port.name()).unwrap();
 }
@@ -102,3 +110,6 @@ fn the_counter_has_a_plausible_rate() {
         assert_eq!(tsc::is_invariant(), flags.contains("nonstop_tsc"), "as the kernel sees it");
     }
 }
+
+/// Polls before a test gives up: some seconds even on a busy machine.
+const POLLS: u32 = 20_000_000;

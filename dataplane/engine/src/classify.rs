@@ -2,9 +2,10 @@
 //! until a congestion mark has to be written.
 
 use dpdk::Mbuf;
-use shaper::flow::dissect::{Class, dissect};
+use shaper::flow::dissect::{Class, Dissected, dissect_into};
 use shaper::flow::hash::FlowHasher;
 use shaper::packet::Arrival;
+use shaper::wire::vlan;
 
 /// Reads frames.
 #[derive(Clone, Debug)]
@@ -20,8 +21,6 @@ pub struct Seen {
     pub arrival: Arrival<'static>,
     /// Keeps a link alive: goes through the control queue.
     pub is_control: bool,
-    /// Bytes from the network header on: what an MTU bounds.
-    pub network_len: u32,
     /// Memory the packet occupies in bytes.
     pub truesize: u32,
 }
@@ -37,8 +36,7 @@ impl Classifier {
     #[inline]
     pub fn classify(&self, packet: &Mbuf) -> Seen {
         let head = packet.head();
-        let len = packet.pkt_len();
-        if head.len() >= LOOKED_AT || head.len() == len as usize {
+        if head.len() >= LOOKED_AT || head.len() == packet.pkt_len() as usize {
             self.read(head, packet)
         } else {
             self.gather(packet)
@@ -55,8 +53,8 @@ impl Classifier {
 
     #[inline]
     fn read(&self, head: &[u8], packet: &Mbuf) -> Seen {
-        let len = packet.pkt_len();
-        let seen = dissect(head, len as usize);
+        let mut seen = Dissected::NOTHING;
+        dissect_into(&mut seen, head, packet.pkt_len() as usize);
         let (src_hash, dst_hash) = if self.hosts { self.hasher.hosts(&seen.key) } else { (0, 0) };
         Seen {
             arrival: Arrival {
@@ -69,11 +67,34 @@ impl Classifier {
                 ..Arrival::default()
             },
             is_control: seen.class == Class::Control,
-            network_len: len.saturating_sub(u32::from(seen.network_offset)),
             truesize: packet.truesize(),
         }
     }
 }
+
+/// The part of a frame that an MTU bounds, in bytes: what lies behind the Ethernet header and at
+/// most two VLAN tags. PPPoE and MPLS headers count, as they do for drivers and switches.
+pub fn mtu_len(packet: &Mbuf) -> u32 {
+    let mut bytes = [0; ETHERNET as usize + 2 * TAG as usize];
+    let there = packet.read(0, &mut bytes);
+    let head = bytes.get(..there).unwrap_or_default();
+    let is_tag = |at: usize| {
+        let tpid = head.get(at..).and_then(<[u8]>::first_chunk);
+        tpid.is_some_and(|tpid| vlan::is_tpid(u16::from_be_bytes(*tpid)))
+    };
+    let tags = match (is_tag(12), is_tag(16)) {
+        (true, true) => 2,
+        (true, false) => 1,
+        (false, _) => 0,
+    };
+    packet.pkt_len().saturating_sub(ETHERNET + tags * TAG)
+}
+
+/// Bytes of an Ethernet header.
+pub const ETHERNET: u32 = 14;
+
+/// Bytes of a VLAN tag.
+const TAG: u32 = 4;
 
 /// Bytes of a frame that are looked at. Two tags, PPPoE, a label stack, IPv6 with options, a tunnel
 /// and an inner TCP header fit; a frame whose first segment holds less is copied together first.

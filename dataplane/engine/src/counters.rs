@@ -18,6 +18,8 @@ pub enum Loss {
     Qdisc(DropReason),
     /// Larger than the egress port's MTU.
     Oversize,
+    /// Spread over several segments, on an egress port that sends one only, and too large for one.
+    Segments,
     /// The egress link was down for longer than `link-down-hold`.
     LinkDown,
     /// The driver refused this one frame for longer than [`crate::direction::REFUSAL_BOUND`].
@@ -71,7 +73,7 @@ impl Losses {
 }
 
 impl Loss {
-    const COUNT: usize = 13;
+    const COUNT: usize = 14;
 
     /// Every reason, in the order of the counters.
     pub const ALL: [Self; Self::COUNT] = [
@@ -85,6 +87,7 @@ impl Loss {
         Self::Qdisc(DropReason::Uncuttable),
         Self::Qdisc(DropReason::Flush),
         Self::Oversize,
+        Self::Segments,
         Self::LinkDown,
         Self::Refused,
         Self::Stop,
@@ -103,6 +106,7 @@ impl Loss {
             Self::Qdisc(DropReason::Uncuttable) => "uncuttable",
             Self::Qdisc(DropReason::Flush) => "flush",
             Self::Oversize => "oversize",
+            Self::Segments => "segments",
             Self::LinkDown => "link-down",
             Self::Refused => "tx-refused",
             Self::Stop => "stop",
@@ -113,9 +117,10 @@ impl Loss {
         match self {
             Self::Qdisc(reason) => reason as usize,
             Self::Oversize => 9,
-            Self::LinkDown => 10,
-            Self::Refused => 11,
-            Self::Stop => 12,
+            Self::Segments => 10,
+            Self::LinkDown => 11,
+            Self::Refused => 12,
+            Self::Stop => 13,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant between turns: received = sent + lost + waiting, packets and bytes alike, where
 //! waiting is what the egress and the out-box hold. Nothing else holds a packet.
 
-use crate::classify::Classifier;
+use crate::classify::{self, Classifier, ETHERNET};
 use crate::counters::{Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::page::DirectionPage;
@@ -165,6 +165,11 @@ impl Direction {
         &self.counters
     }
 
+    /// What waits for the wire.
+    pub fn egress(&self) -> &Egress<Mbuf> {
+        &self.egress
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
@@ -205,6 +210,8 @@ impl Direction {
             let packet = finish(delivery, &mut self.counters.rewritten, &mut self.counters.rewrite_failed);
             // There is room: a packet handed back would be freed here, uncounted.
             let _ = self.outbox.push(packet);
+            // The driver reads the header next, and it has waited too long to be in the cache still.
+            self.outbox.prefetch_header(self.outbox.len() - 1);
         }
     }
 
@@ -265,18 +272,30 @@ impl Direction {
     }
 
     #[inline]
-    fn admit(&mut self, now: Instant, packet: Mbuf) {
+    fn admit(&mut self, now: Instant, mut packet: Mbuf) {
         let len = packet.pkt_len();
         self.counters.received.add(len);
-        let losses = &mut self.counters.losses;
-        let seen = self.classifier.classify(&packet);
-        if seen.network_len > u32::from(self.settings.mtu) {
-            losses.add(Loss::Oversize, len);
+        if let Some(loss) = self.unfit(&mut packet) {
+            self.counters.losses.add(loss, len);
             return;
         }
+        let seen = self.classifier.classify(&packet);
+        let losses = &mut self.counters.losses;
         let piece = Piece::single(packet, len, seen.truesize);
         let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
         self.egress.enqueue(now, &seen.arrival, seen.is_control, piece, doomed);
+    }
+
+    /// Why the egress port could never send the packet. Found out before it is queued: a driver that
+    /// refuses it would hold up everything behind it.
+    #[inline]
+    fn unfit(&self, packet: &mut Mbuf) -> Option<Loss> {
+        let mtu = u32::from(self.settings.mtu);
+        if packet.pkt_len() > mtu + ETHERNET && classify::mtu_len(packet) > mtu {
+            return Some(Loss::Oversize);
+        }
+        let sendable = self.tx.multi_segs() || packet.linearize().is_ok();
+        (!sendable).then_some(Loss::Segments)
     }
 }
 

@@ -101,7 +101,8 @@ impl<P> Egress<P> {
 
     #[inline]
     fn choose(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
-        if !self.control.is_empty() && !(self.control_went_last && self.qdisc.len() > 0) {
+        let data_has_its_turn = self.control_went_last && !self.qdisc.is_empty();
+        if !self.control.is_empty() && !data_has_its_turn {
             self.control_went_last = true;
             return self.take_control();
         }
@@ -131,7 +132,7 @@ impl<P> Egress<P> {
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.qdisc.len() == 0 && self.control.is_empty()
+        self.qdisc.is_empty() && self.control.is_empty()
     }
 
     /// Packets and bytes that wait.

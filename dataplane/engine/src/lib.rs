@@ -6,6 +6,7 @@
 //! After start nothing here allocates, locks, logs or makes a system call, except the nap that
 //! `poll = "adaptive"` asks for. Every packet is sent, waits, or is counted as lost with its reason.
 
+mod builder;
 pub mod classify;
 pub mod clock;
 pub mod counters;

@@ -3,22 +3,16 @@
 //!
 //! Runs on the control thread. A plan that cannot be carried out whole leaves nothing running.
 
-use crate::classify::Classifier;
+use crate::builder::Builder;
 use crate::clock::Clock;
-use crate::direction::{Direction, Settings};
-use crate::egress::Egress;
+use crate::direction::Direction;
 use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
-use crate::plan::{DirectionPlan, LinkPlan, Plan, PortPlan, StartError, Way};
-use crate::pool::{self, CACHE, PoolSum};
+use crate::plan::{Plan, StartError, Way};
 use crate::worker::{Poll, Worker};
-use dpdk::port::{PortInfo, PortWarning, Started};
-use dpdk::{Eal, Lcore, LcoreHandle, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
-use shaper::flow::hash::FlowHasher;
-use shaper::qdisc::Qdisc;
-use shaper::rate::Limiter;
-use shaper::rng::SplitMix;
+use dpdk::port::{PortInfo, PortWarning};
+use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
 
 /// A running dataplane.
 #[derive(Debug)]
@@ -95,7 +89,10 @@ impl Line {
             let worker = index % used;
             if let Some(directions) = directions.get_mut(worker) {
                 let builder = Builder { eal, link, secret: plan.secret, index, worker };
-                links.push(builder.build(directions)?);
+                let built = builder
+                    .build(directions)
+                    .map_err(|fault| StartError::Link { link: link.name.clone(), fault: Box::new(fault) })?;
+                links.push(built);
             }
         }
         let mut workers = Vec::new();
@@ -181,6 +178,16 @@ impl Drop for Line {
 }
 
 impl LineLink {
+    pub(crate) fn new(
+        a: LinePort,
+        b: LinePort,
+        ways: Vec<(Way, Place)>,
+        watch: LinkWatch,
+        idle: Vec<(RxQueue, TxQueue)>,
+    ) -> Self {
+        Self { a, b, ways, watch, _idle: idle }
+    }
+
     fn port(&self, side: Side) -> &LinePort {
         match side {
             Side::A => &self.a,
@@ -202,122 +209,6 @@ impl LinePort {
             && nix::net::if_::if_nameindex()
                 .is_ok_and(|here| here.iter().all(|interface| interface.index() != self.info.if_index))
     }
-
-    fn open(
-        eal: &Eal,
-        link: &str,
-        plan: &PortPlan,
-        name: String,
-        sum: PoolSum,
-    ) -> Result<(Self, Started), StartError> {
-        let failed = |cause| StartError::Port { link: link.to_owned(), cause };
-        let device =
-            eal.attach(&plan.devargs).map_err(|cause| StartError::Attach { link: link.to_owned(), cause })?;
-        let mut port = Port::open(eal, &device).map_err(failed)?;
-        let info = port.info().map_err(failed)?;
-        let longest = info.max_rx_pktlen.saturating_sub(info.overhead).min(info.max_mtu.into());
-        if !(info.min_mtu.into()..=longest).contains(&u32::from(plan.mtu)) {
-            let (min, max) = (info.min_mtu, longest);
-            return Err(StartError::Mtu { link: link.to_owned(), port: device, asked: plan.mtu, min, max });
-        }
-        let config = MempoolConfig {
-            cache: CACHE,
-            data_room: pool::BUFFER as u16,
-            node: info.node,
-            ..MempoolConfig::new(name, sum.total())
-        };
-        let pool = Mempool::create(eal, &config).map_err(|cause| StartError::Pool {
-            link: link.to_owned(),
-            cause,
-            sum,
-        })?;
-        let wanted = PortConfig {
-            rx_desc: plan.rx_ring,
-            tx_desc: plan.tx_ring,
-            mtu: Some(plan.mtu),
-            ..PortConfig::default()
-        };
-        let mut warnings = port.warnings();
-        warnings.extend(port.configure(&wanted, &pool).map_err(failed)?.warnings.iter().cloned());
-        let mut started = port.start().map_err(failed)?;
-        warnings.append(&mut started.warnings);
-        Ok((Self { port, info, pool, warnings }, started))
-    }
-}
-
-/// Builds one link.
-struct Builder<'a> {
-    eal: &'a Eal,
-    link: &'a LinkPlan,
-    secret: [u8; 16],
-    index: usize,
-    worker: usize,
-}
-
-impl Builder<'_> {
-    fn build(&self, directions: &mut Vec<Direction>) -> Result<LineLink, StartError> {
-        let lcores = Lcore::all(self.eal).len() as u32;
-        let [sum_a, sum_b] = self.link.pools(lcores);
-        let name = |side| format!("weir-{}{side}", self.index);
-        let (a, started_a) = LinePort::open(self.eal, &self.link.name, &self.link.a, name('a'), sum_a)?;
-        let (b, started_b) = LinePort::open(self.eal, &self.link.name, &self.link.b, name('b'), sum_b)?;
-        let (up, down) = (pair(started_a.rx, started_b.tx), pair(started_b.rx, started_a.tx));
-        let (mut ways, mut idle) = (Vec::new(), Vec::new());
-        let plans = [
-            (Way::Up, up, &self.link.up, self.link.b.mtu),
-            (Way::Down, down, &self.link.down, self.link.a.mtu),
-        ];
-        for (way, queues, plan, mtu) in plans {
-            match plan {
-                Some(plan) => {
-                    ways.push((way, Place { worker: self.worker, direction: directions.len() }));
-                    if let Some(queues) = queues {
-                        directions.push(self.direction(way, queues, plan, mtu)?);
-                    }
-                }
-                None => idle.extend(queues),
-            }
-        }
-        let watch = LinkWatch::new(self.link.propagate_link);
-        Ok(LineLink { a, b, ways, watch, _idle: idle })
-    }
-
-    fn direction(
-        &self,
-        way: Way,
-        (rx, tx): (RxQueue, TxQueue),
-        plan: &DirectionPlan,
-        mtu: u16,
-    ) -> Result<Direction, StartError> {
-        let link = || self.link.name.clone();
-        let slots = pool::slots(&plan.qdisc) as usize;
-        let qdisc =
-            Qdisc::new(&plan.qdisc, slots).map_err(|cause| StartError::Qdisc { link: link(), cause })?;
-        let limiter = match plan.bandwidth {
-            Some(rate) => Some(
-                Limiter::new(rate, plan.catch_up)
-                    .map_err(|cause| StartError::Rate { link: link(), cause })?,
-            ),
-            None => None,
-        };
-        let [seed16, seed32] = self.seeds(way);
-        let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32));
-        let classifier = Classifier::new(FlowHasher::new(self.secret), false);
-        let settings = Settings { mtu, link_down_hold: self.link.link_down_hold };
-        Ok(Direction::new(rx, tx, classifier, egress, settings))
-    }
-
-    /// Seeds of a direction's random streams: from the secret, different for each direction.
-    fn seeds(&self, way: Way) -> [u64; 2] {
-        let secret = u128::from_le_bytes(self.secret);
-        let own = (self.index as u64) << 1 | u64::from(way == Way::Down);
-        [secret as u64 ^ own, (secret >> 64) as u64 ^ own]
-    }
-}
-
-/// One queue each way.
-fn pair(rx: Vec<RxQueue>, tx: Vec<TxQueue>) -> Option<(RxQueue, TxQueue)> {
-    rx.into_iter().next().zip(tx.into_iter().next())
 }
 
 impl LineWorker {

@@ -77,29 +77,36 @@ pub enum Way {
 /// Why a plan could not be carried out.
 #[derive(Debug, Error)]
 pub enum StartError {
+    /// A link could not be built.
+    #[error("link {link:?}: {fault}")]
+    Link {
+        /// Its name.
+        link: String,
+        /// What stood in the way.
+        fault: Box<LinkFault>,
+    },
+    /// Nothing to run the loop on.
+    #[error("no worker lcore: give EAL one more CPU (eal.lcores)")]
+    NoWorker,
+    /// A worker could not be launched.
+    #[error(transparent)]
+    Launch(#[from] LcoreError),
+}
+
+/// What stands in the way of a link.
+#[derive(Debug, Error)]
+pub enum LinkFault {
     /// A device could not be attached.
-    #[error("link {link:?}: {cause}")]
-    Attach {
-        /// The link.
-        link: String,
-        /// What DPDK said.
-        cause: EalError,
-    },
+    #[error(transparent)]
+    Attach(#[from] EalError),
     /// A port could not be set up.
-    #[error("link {link:?}: {cause}")]
-    Port {
-        /// The link.
-        link: String,
-        /// What the driver said.
-        cause: PortError,
-    },
-    /// A driver carries less than the plan asks for.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A driver carries another MTU than the plan asks for.
     #[error(
-        "link {link:?}: port {port} carries an MTU of {min} to {max} bytes, not {asked}: set mtu to what it carries"
+        "port {port} carries an MTU of {min} to {max} bytes, not {asked}: set its mtu to what it carries"
     )]
     Mtu {
-        /// The link.
-        link: String,
         /// The port.
         port: String,
         /// MTU asked for.
@@ -110,37 +117,19 @@ pub enum StartError {
         max: u32,
     },
     /// No memory for packets.
-    #[error("link {link:?}: {cause}\n  it needs {sum}")]
+    #[error("{cause}\n  it needs {sum}")]
     Pool {
-        /// The link.
-        link: String,
         /// What DPDK said.
         cause: MempoolError,
         /// What was asked for.
         sum: PoolSum,
     },
     /// The discipline's parameters.
-    #[error("link {link:?}: {cause}")]
-    Qdisc {
-        /// The link.
-        link: String,
-        /// What is wrong.
-        cause: qdisc::ParamError,
-    },
-    /// The rate.
-    #[error("link {link:?}: {cause}")]
-    Rate {
-        /// The link.
-        link: String,
-        /// What is wrong.
-        cause: RateError,
-    },
-    /// Nothing to run the loop on.
-    #[error("no worker lcore: give EAL one more CPU (eal.lcores)")]
-    NoWorker,
-    /// A worker could not be launched.
     #[error(transparent)]
-    Launch(#[from] LcoreError),
+    Qdisc(#[from] qdisc::ParamError),
+    /// The rate.
+    #[error(transparent)]
+    Rate(#[from] RateError),
 }
 
 impl LinkPlan {

@@ -1,4 +1,4 @@
-//! The pure heart of weir: schedulers, AQMs, rate limiter, wire views and flow hashing.
+//! The pure heart of weir: schedulers, AQMs, rate limiter, byte limits, wire views and flow hashing.
 //!
 //! Contract of the whole crate:
 //! * `no_std` and no `unsafe`; memory is allocated in constructors and nowhere else.
@@ -9,7 +9,7 @@
 //!   beside the packet in [`packet::Arrival`] and [`packet::Piece`].
 //!
 //! Inside the crate the arrows are `flow -> wire`, `codel -> time, units`,
-//! `qdisc -> flow, codel, rate`, `dql -> time`, and no others.
+//! `qdisc -> flow, codel, rate`, `dql -> time`, `gso, gro -> wire, packet`, `gro -> gso`, and no others.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -22,6 +22,8 @@ pub mod codel;
 pub mod conformance;
 pub mod dql;
 pub mod flow;
+pub mod gro;
+pub mod gso;
 pub mod packet;
 pub mod qdisc;
 pub mod rate;

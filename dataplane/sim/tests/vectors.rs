@@ -44,6 +44,25 @@ fn fq_codel_mended_counts_what_happens() {
 }
 
 #[test]
+fn cake_mended_counts_what_happens() {
+    for path in vectors("cake") {
+        let (trace, recorded) = load(&path);
+        let printed = play(&trace, &recorded, Mode::Weir);
+        let deliveries: Vec<&str> = printed.lines().filter(|line| line.starts_with("deq ")).collect();
+        let drops = printed.lines().filter(|line| line.starts_with("drop ")).count() as u64;
+        let stat = printed.lines().find(|line| line.starts_with("stat qlen")).unwrap();
+        assert!(!printed.contains(" change"), "{path:?}: fault 24");
+        assert_eq!(value(stat, "drops"), drops, "{path:?}");
+        let bytes = deliveries.iter().map(|line| value(line, "len")).sum::<u64>();
+        assert_eq!(value(stat, "sent_bytes"), bytes, "{path:?}");
+        let tins = printed.lines().filter(|line| line.starts_with("stat tin="));
+        let marks = tins.map(|line| value(line, "ecn_mark")).sum::<u64>();
+        let became_ce = deliveries.iter().map(|line| value(line, "ce")).sum::<u64>();
+        assert!(marks <= became_ce, "{path:?}: fault 41");
+    }
+}
+
+#[test]
 fn byte_queue_limits_replay_identically() {
     let vectors = vectors("dql");
     assert_eq!(vectors.len(), 8, "7 vectors and an extra one");

@@ -66,3 +66,28 @@ static OPEN: Mutex<BTreeMap<u16, String>> = Mutex::new(BTreeMap::new());
 
 static VANISHED: [AtomicBool; dpdk_sys::SHIM_MAX_ETHPORTS as usize] =
     [const { AtomicBool::new(false) }; dpdk_sys::SHIM_MAX_ETHPORTS as usize];
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+
+    #[test]
+    fn a_port_has_one_owner_and_a_removal_is_remembered_until_the_next() {
+        let mut control = control();
+        assert!(control.claim(31, "0000:0a:00.0"));
+        assert!(!control.claim(31, "0000:0a:00.0"));
+        assert!(control.device_in_use("0000:0A:00.0") && !control.device_in_use("0000:0b:00.0"));
+        for port in [31, 32, u16::MAX] {
+            // SAFETY: touches nothing but the flags above.
+            unsafe { on_removal(port, dpdk_sys::RTE_ETH_EVENT_INTR_RMV, null_mut(), null_mut()) };
+        }
+        assert!(vanished(31) && !vanished(30) && !vanished(32));
+        control.release(31);
+        assert!(!control.device_in_use("0000:0a:00.0"));
+        assert!(control.claim(31, "0000:0a:00.0"));
+        assert!(!vanished(31));
+        control.release(31);
+    }
+}

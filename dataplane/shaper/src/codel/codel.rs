@@ -168,7 +168,7 @@ impl<C: Conformance> Vars<C> {
     }
 
     /// Takes the head and judges it: whether delay has been above target for an interval.
-    #[inline]
+    #[inline(always)] // as below
     fn take<S: Source>(&mut self, call: &mut Call<'_, C, S>) -> (Option<S::Packet>, bool) {
         let packet = call.source.take();
         let Some(head) = &packet else {
@@ -193,6 +193,7 @@ impl<C: Conformance> Vars<C> {
 
     /// In the drop state and above target: signals until the next one lies ahead. The base of
     /// the control law is the signal before, not now.
+    #[inline(always)] // a call would take the packet's address, and every dequeue pay: 9 ns (Zen 4)
     fn signal_while_due<S: Source>(
         &mut self,
         call: &mut Call<'_, C, S>,
@@ -219,6 +220,7 @@ impl<C: Conformance> Vars<C> {
 
     /// The first signal of a cycle. What replaces a dropped packet is judged for its side effects
     /// only.
+    #[inline(always)] // as above
     fn enter<S: Source>(
         &mut self,
         call: &mut Call<'_, C, S>,

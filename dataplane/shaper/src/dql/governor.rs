@@ -10,7 +10,10 @@
 //! Once a turn: [`Governor::completed`] for each queue that freed something, then
 //! [`Governor::turn`], then frames while [`Governor::ready`], each with [`Governor::queued`], and
 //! [`Governor::held`] if frames had to stay behind. Bytes are those of the wire as its owner counts
-//! them: after TSO, with preamble and gap or without, the same on both sides.
+//! them, the same on both sides: [`crate::rate::Overhead`] knows what a TSO frame becomes, and what
+//! preamble, FCS and gap add.
+//!
+//! 4.4 ns a frame with eight frames a turn, 2.7 ns for a turn without any (AMD EPYC, 2026-11).
 
 use super::limit::Dql;
 use super::pipe::Pipe;
@@ -39,8 +42,9 @@ pub struct Params {
     /// Time between two judgements of the limit. Default 100 us; never more than a quarter of the
     /// ring at the measured rate.
     pub window: Duration,
-    /// How long a smaller need must last before the limit follows; after two of them nothing of an
-    /// old wire is left. Default 1 s.
+    /// How long a smaller need must last before the limit follows. Two of them after a change the
+    /// limit is that of the new device, if it is up to ten times faster or slower or reports up to
+    /// two hundred times sooner or later. Default 1 s.
     pub hold_time: Duration,
     /// Lower bound of the limit in bytes. Default 0: one frame still goes out.
     pub min_limit: u32,
@@ -235,7 +239,9 @@ impl<C: Conformance> Governor<C> {
     fn window(&self) -> Duration {
         match self.pipe.descriptor_time() {
             0 => self.params.window,
-            each => self.params.window.min(Duration::from_nanos(each * u64::from(self.params.ring) / 4)),
+            each => {
+                self.params.window.min(Duration::from_nanos(each.saturating_mul(self.params.ring.into()) / 4))
+            }
         }
     }
 

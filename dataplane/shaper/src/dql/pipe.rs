@@ -2,21 +2,24 @@
 //!
 //! The floor under the limit is the fastest delivery times the shortest time from submission to
 //! completion, and a quarter of it or the largest batch more: what is complete and not told yet does
-//! not keep a wire busy. All three are remembered over two epochs of backlogged time, so what has
-//! changed is forgotten after the second. A standing queue hides the true delay: every frame takes
-//! as long as the queue before it. So each epoch ends with a probe: the limit goes down to 7/8 of
-//! what the shortest time of the epoch says, and on by an eighth as long as the device delivers as
-//! fast as before. When it does not, the wire has run dry, and the delay is seen as it is. The price
-//! is an eighth of a delay of wire time per epoch.
+//! not keep a wire busy. What was seen is remembered over epochs of backlogged time, so what has
+//! changed is forgotten: delay and batch after the second epoch; the rate after the third, because a
+//! delay that has grown takes the rate down with it.
+//!
+//! A standing queue hides the true delay: every frame takes as long as the queue before it. So each
+//! epoch ends with a probe: the limit goes down to 7/8 of what the shortest time of the epoch says,
+//! and further, in growing steps, as long as the device delivers as fast as before. When it does
+//! not, the wire has run dry, and the delay is seen as it is. The price is an eighth of a delay of
+//! wire time per epoch.
 
 use crate::time::{Duration, Instant};
 
 /// Rate, delay, and the floor that follows.
 #[derive(Clone, Debug)]
 pub(super) struct Pipe {
-    /// Bytes per second, the fastest of the epoch before and of this one.
-    rate: [u64; 2],
-    /// Nanoseconds, the shortest likewise; `u64::MAX` for none.
+    /// Bytes per second, the fastest of the two epochs before and of this one.
+    rate: [u64; 3],
+    /// Nanoseconds, the shortest of the epoch before and of this one; `u64::MAX` for none.
     delay: [u64; 2],
     /// Bytes, the most that one poll found, likewise.
     batch: [u32; 2],
@@ -45,6 +48,9 @@ struct Interval {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     limit: u32,
+    /// How often the limit was lowered before, and what was known to be enough then, in nanoseconds.
+    steps: u32,
+    known: u64,
     /// When the first frame was submitted at this limit, and what had been delivered in all.
     first: Option<(Instant, u64)>,
 }
@@ -52,7 +58,7 @@ struct Probe {
 impl Pipe {
     pub(super) const fn new(now: Instant, epoch: Duration, grain: Duration) -> Self {
         Self {
-            rate: [0; 2],
+            rate: [0; 3],
             delay: [u64::MAX; 2],
             batch: [0; 2],
             interval: Interval { start: now, bytes: 0, descriptors: 0 },
@@ -111,7 +117,7 @@ impl Pipe {
         let Interval { bytes, descriptors, .. } = self.interval;
         let rate = u128::from(bytes) * SECOND / u128::from(elapsed.as_nanos());
         self.descriptor_time = elapsed.as_nanos() / descriptors.max(1);
-        let [_, current] = &mut self.rate;
+        let [_, _, current] = &mut self.rate;
         *current = (*current).max(u64::try_from(rate).unwrap_or(u64::MAX));
         self.reckon();
     }
@@ -141,39 +147,49 @@ impl Pipe {
             self.reckon();
         }
         self.shorten(now.since(submitted).as_nanos());
-        if let Some(Probe { limit, first: Some((first, delivered)) }) = self.probe
+        if let Some(probe) = self.probe
+            && let Some((first, delivered)) = probe.first
             && submitted >= first
         {
-            self.step(now.since(first), self.delivered - delivered, limit, enough);
+            self.step(probe, now.since(first), self.delivered - delivered, enough);
         }
     }
 
     /// `elapsed` more of backlogged time; may begin a probe.
     pub(super) fn backlogged(&mut self, elapsed: Duration, enough: u32) {
         self.backlogged += elapsed;
-        let ([_, rate], [_, delay]) = (self.rate, self.delay);
+        let ([.., rate], [.., delay]) = (self.rate, self.delay);
         if self.probe.is_none() && self.backlogged >= self.epoch && rate > 0 && delay != u64::MAX {
-            self.descend(enough);
+            self.descend(0, enough);
         }
     }
 
-    /// The first frame of a limit came back after `elapsed`, in which `delivered` bytes were.
-    fn step(&mut self, elapsed: Duration, delivered: u64, limit: u32, enough: u32) {
-        let [_, rate] = self.rate;
-        if delivered < bytes(rate, (elapsed - self.grain).as_nanos(), 31, 32).into() {
-            return self.turn();
+    /// The first frame of a probe's limit came back after `elapsed`, in which `delivered` bytes were.
+    fn step(&mut self, probe: Probe, elapsed: Duration, delivered: u64, enough: u32) {
+        let [.., rate] = self.rate;
+        let elapsed = elapsed - self.grain;
+        if elapsed == Duration::ZERO || delivered < bytes(rate, elapsed.as_nanos(), 31, 32).into() {
+            // A step that was too long, and did not show the delay: on by a short one.
+            let [.., delay] = self.delay;
+            return if probe.steps > 0 && delay >= probe.known {
+                self.descend(0, enough)
+            } else {
+                self.next_epoch()
+            };
         }
-        self.shorten(u64::try_from(u128::from(limit) * SECOND / u128::from(rate.max(1))).unwrap_or(u64::MAX));
-        self.descend(enough);
+        let took = u128::from(probe.limit) * SECOND / u128::from(rate.max(1));
+        self.shorten(u64::try_from(took).unwrap_or(u64::MAX));
+        self.descend(probe.steps + 1, enough);
     }
 
-    /// To 7/8 of what is known to be enough, unless it is below `enough` anyway.
-    fn descend(&mut self, enough: u32) {
-        let ([_, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
-        if floor(rate, delay, batch) <= enough {
-            self.turn();
+    /// To 7/8, then 6/8, then half of what is known to be enough, unless it is below `enough` anyway.
+    fn descend(&mut self, steps: u32, enough: u32) {
+        let ([.., rate], [.., delay], [.., batch]) = (self.rate, self.delay, self.batch);
+        if floor(self.rate(), delay, batch) <= enough {
+            self.next_epoch();
         } else {
-            self.probe = Some(Probe { limit: bytes(rate, delay, 7, 8), first: None });
+            let limit = bytes(rate, delay, 8 - (1 << steps.min(2)), 8);
+            self.probe = Some(Probe { limit, steps, known: delay, first: None });
         }
     }
 
@@ -189,10 +205,9 @@ impl Pipe {
         }
     }
 
-    /// The next epoch begins.
-    fn turn(&mut self) {
-        let ([_, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
-        self.rate = [rate, 0];
+    fn next_epoch(&mut self) {
+        let ([_, before, rate], [_, delay], [_, batch]) = (self.rate, self.delay, self.batch);
+        self.rate = [before, rate, 0];
         self.delay = [delay, u64::MAX];
         self.batch = [batch, 0];
         self.backlogged = Duration::ZERO;
@@ -206,6 +221,7 @@ impl Pipe {
     }
 }
 
+/// The limit in bytes below which a wire may run dry.
 fn floor(rate: u64, delay: u64, batch: u32) -> u32 {
     bytes(rate, delay, 5, 4).max(bytes(rate, delay, 1, 1).saturating_add(batch))
 }
@@ -219,5 +235,5 @@ fn bytes(rate: u64, nanos: u64, numerator: u128, denominator: u128) -> u32 {
 /// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;
 
-/// Over which a rate is measured: reports in batches of a millisecond make an error of a tenth.
+/// Over which a rate is measured: long against two polls, so that their jitter is a thousandth.
 const INTERVAL: Duration = Duration::from_millis(10);

@@ -178,6 +178,7 @@ impl<P, C: Conformance> FqCodel<P, C> {
 
     /// The next packet to send; CE marks are in [`Delivery::ds`]. Packets that CoDel drops on the
     /// way are doomed as [`DropReason::Codel`].
+    #[inline(always)] // or the delivery is stored, and read back in other pieces: 5 ns (Zen 4)
     pub fn dequeue(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
         loop {
             let (index, on) = match (self.new.first(), self.old.first()) {
@@ -201,11 +202,10 @@ impl<P, C: Conformance> FqCodel<P, C> {
             };
             let mut line = CodelLine { line, doomed };
             if let Some(head) = flow.codel.dequeue(now, &self.settings, &mut self.codel_stats, &mut line) {
-                let waiting = head.waiting;
-                flow.deficit = flow.deficit.wrapping_sub(waiting.len as i32);
-                self.stats.sent_pkts += u64::from(waiting.segs);
-                self.stats.sent_bytes += u64::from(waiting.len);
-                return Some(super::delivery(head.packet, &waiting));
+                flow.deficit = flow.deficit.wrapping_sub(head.len as i32);
+                self.stats.sent_pkts += u64::from(head.segs);
+                self.stats.sent_bytes += u64::from(head.len);
+                return Some(head.delivery());
             }
             if on == On::New && !self.old.is_empty() {
                 self.retire(index, on);

@@ -49,6 +49,9 @@ pub enum OverheadError {
 }
 
 impl Overhead {
+    /// What an Ethernet wire carries of a frame: preamble 8, FCS 4 and gap 12 more, 84 at least.
+    pub const ETHERNET: Self = Self { ip_length: false, bytes: 24, mpu: 84, framing: Framing::None };
+
     /// The numbers that `overhead` takes, in bytes.
     pub const BYTES: RangeInclusive<i16> = -64..=256;
     /// The numbers that `mpu` takes, in bytes.
@@ -295,6 +298,10 @@ mod tests {
         assert_eq!(adjusted("overhead 14", 1514), 1514);
         assert_eq!(adjusted("ethernet", 1514), 1538, "preamble 8, header 14, FCS 4, gap 12 around 1500");
         assert_eq!(adjusted("ethernet", 60), 84);
+        for len in [0, 59, 60, 61, 1514] {
+            let wire = Overhead::ETHERNET.adjust(&Piece::single((), len, 2048), 14, |_, _| ());
+            assert_eq!(wire, adjusted("ethernet", len.max(14)), "{len}");
+        }
         assert_eq!(adjusted("docsis", 60), 64);
         assert_eq!(adjusted("raw overhead 10", 100), 110);
         assert_eq!(adjusted("overhead -64", 60), 0, "never below zero");

@@ -92,7 +92,7 @@ fn measure(sources: &[Source], args: &Args, interrupt: &Interrupt) -> Result<Vec
 fn figures(rows: &[Row]) -> Vec<Figure> {
     let peer = rows.iter().find(|row| row.name == PATH_PEER).map(|row| median(&row.values));
     let figure = |row: &Row| {
-        let better = if row.unit == "ns" { Better::Lower } else { Better::Higher };
+        let better = if row.unit == "Mpps" { Better::Higher } else { Better::Lower };
         let figure =
             Figure::new(&row.name, median(&row.values), row.unit, better).spread(spread(&row.values));
         let bar = BARS.iter().find(|(name, _)| *name == row.name);
@@ -108,7 +108,7 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
 fn table(report: &Report, args: &Args) -> String {
     let machine = &report.machine;
     let mut text = format!(
-        "Median of {} turns; {}, {} cores, Linux {}, DPDK {}; {}\n\n{:<60} {:>12} {:>8}\n",
+        "Median of {} turns; {}, {} cores, Linux {}, DPDK {}; {}\n\n{:<66} {:>12} {:>8}\n",
         args.repeats,
         machine.cpu,
         machine.cores,
@@ -122,7 +122,7 @@ fn table(report: &Report, args: &Args) -> String {
     for figure in &report.results {
         let value = format!("{} {}", significant(figure.value), figure.unit);
         let spread = significant(figure.spread.unwrap_or(f64::NAN));
-        let _ = write!(text, "{:<60} {value:>12} {spread:>8}", figure.name);
+        let _ = write!(text, "{:<66} {value:>12} {spread:>8}", figure.name);
         if let Some(bar) = figure.bar {
             let sign = if figure.better == Better::Higher { ">=" } else { "<=" };
             let holds = if figure.holds == Some(true) { "holds" } else { "MISSES" };
@@ -140,4 +140,12 @@ fn table(report: &Report, args: &Args) -> String {
 /// null → parse + hash + fq_codel → null on one lcore, and its peer on the same devices.
 const PATH: &str = "bench.null.weir_fq_codel";
 const PATH_PEER: &str = "bench.null.testpmd_macfwd";
-const BARS: [(&str, f64); 2] = [(PATH, 8.0), ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0)];
+const BARS: [(&str, f64); 7] = [
+    (PATH, 8.0),
+    ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0),
+    ("bench.live_rate_off.1mbit", 0.2),
+    ("bench.live_rate_off.10mbit", 0.2),
+    ("bench.live_rate_off.100mbit", 0.2),
+    ("bench.live_rate_off.1gbit", 0.2),
+    ("bench.live_rate_off.10gbit", 0.2),
+];

@@ -16,9 +16,9 @@ pub(crate) enum Source {
     /// `dpdk-testpmd` forwarding between two net_null ports on one lcore: Mpps of both ports together.
     Testpmd { name: &'static str },
     /// A program that prints `{"mpps": N, …}` as its last line.
-    Mpps { name: &'static str, program: PathBuf, args: &'static [&'static str] },
-    /// A program that prints rows of a name, two blanks or more, and a median in ns; `name` goes before each.
-    Rows { name: &'static str, program: PathBuf },
+    Mpps { name: &'static str, program: PathBuf },
+    /// A program that prints rows of a name, two blanks or more, and a value; `name` goes before each.
+    Rows { name: &'static str, program: PathBuf, unit: &'static str },
 }
 
 /// All sources, those to compare with each other side by side; programs lie in `folder`.
@@ -26,13 +26,11 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     let example = |name: &str| folder.join("examples").join(name);
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
-        Source::Mpps {
-            name: "bench.null.weir_fq_codel",
-            program: folder.join("weir-bench"),
-            args: &["null"],
-        },
-        Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench") },
-        Source::Rows { name: "bench.dissect", program: example("dissect_bench") },
+        Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path") },
+        Source::Rows { name: "bench.live_rate_off", program: example("live_rate"), unit: "%" },
+        Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench"), unit: "ns" },
+        Source::Rows { name: "bench.cake", program: example("cake_bench"), unit: "ns" },
+        Source::Rows { name: "bench.dissect", program: example("dissect_bench"), unit: "ns" },
     ]
 }
 
@@ -46,7 +44,7 @@ impl Source {
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             Self::Testpmd { .. } | Self::Mpps { .. } => "Mpps",
-            Self::Rows { .. } => "ns",
+            Self::Rows { unit, .. } => unit,
         }
     }
 
@@ -66,13 +64,13 @@ impl Source {
     pub(crate) fn measure(&self, seconds: u32, interrupt: &Interrupt) -> Result<Vec<(String, f64)>> {
         match self {
             Self::Testpmd { name } => Ok(vec![((*name).to_owned(), macfwd(seconds, interrupt)?)]),
-            Self::Mpps { name, program, args } => {
+            Self::Mpps { name, program } => {
                 let mut run = command(program);
-                run.args(*args).args(["--seconds", &seconds.to_string()]);
+                run.args(["--seconds", &seconds.to_string()]);
                 let lines = lines(run, Duration::from_secs(seconds.into()) + PATIENCE, interrupt)?;
                 Ok(vec![((*name).to_owned(), parse_mpps(&lines)?)])
             }
-            Self::Rows { name, program } => {
+            Self::Rows { name, program, .. } => {
                 let lines = lines(command(program), PATIENCE, interrupt)?;
                 let rows: Vec<_> = lines.iter().filter_map(|line| parse_row(line)).collect();
                 ensure!(!rows.is_empty(), "it printed no row: {}", lines.join("\n"));

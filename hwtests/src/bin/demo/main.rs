@@ -19,7 +19,7 @@ use hwtests::forwarder::Program;
 use hwtests::process::{require, require_root};
 use hwtests::progress::Progress;
 
-use crate::rig::{CASES, Plan, Run, Teller};
+use crate::rig::{BOTH, CASES, Plan, Run, TURNS, Teller};
 use crate::summary::Summary;
 
 /// Shows what a bloated queue costs real TCP, and what weir makes of it.
@@ -31,12 +31,15 @@ struct Args {
     /// Rate of the link each way, Mbit/s
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
-    /// Measured time of each run, seconds
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=3600))]
+    /// Measured time of each load, seconds
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=3600))]
     seconds: u32,
     /// Runs of each case, the cases taking turns
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: u32,
+    /// Load up and down in turn, or both at once (a FIFO then leaves some of the link idle)
+    #[arg(long, value_enum, default_value_t = LoadWays::Turns)]
+    load: LoadWays,
     /// Folder for result.json, ping.svg, configurations and logs
     #[arg(long, value_name = "DIR", default_value = "target/demo")]
     out: PathBuf,
@@ -49,6 +52,12 @@ struct Args {
     /// The weir binary [default: beside this one]
     #[arg(long, value_name = "FILE")]
     weir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LoadWays {
+    Turns,
+    Both,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -65,7 +74,11 @@ fn demo(args: &Args) -> Result<()> {
     let program = preflight(args)?;
     let interrupt = Interrupt::install()?;
     fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
-    let plan = Plan { program, rate: args.rate, seconds: args.seconds, folder: args.out.clone() };
+    let phases: &[_] = match args.load {
+        LoadWays::Turns => &TURNS,
+        LoadWays::Both => &BOTH,
+    };
+    let plan = Plan { program, rate: args.rate, seconds: args.seconds, phases, folder: args.out.clone() };
     let runs = measure(&plan, args.repeats, &interrupt)?;
     let summary = Summary::new(&plan, &runs)?;
     summary.write(&args.out)?;
@@ -78,14 +91,14 @@ fn demo(args: &Args) -> Result<()> {
 /// All runs of each case of [`CASES`].
 fn measure(plan: &Plan, repeats: u32, interrupt: &Interrupt) -> Result<Vec<Vec<Run>>> {
     let mut progress = Progress::new();
-    let mut runs_after = repeats * CASES.len() as u32;
+    let mut phases_after = repeats * (CASES.len() * plan.phases.len()) as u32;
     let mut runs: Vec<Vec<Run>> = CASES.iter().map(|_| Vec::new()).collect();
     for repeat in 1..=repeats {
         for (case, done) in CASES.iter().zip(&mut runs) {
-            runs_after -= 1;
             let label = format!("{} {repeat}/{repeats}", case.label);
-            let mut teller = Teller { progress: &mut progress, label, runs_after };
+            let mut teller = Teller { progress: &mut progress, label, phases_after };
             let run = rig::run(plan, case, &mut teller, interrupt);
+            phases_after = teller.phases_after;
             done.push(run.with_context(|| format!("run \"{}\"", teller.label))?);
         }
     }

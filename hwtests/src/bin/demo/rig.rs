@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use hwtests::clock::{Interrupt, now, unix_seconds};
 use hwtests::forwarder::{Counters, Forwarder, Program, Setup, poll_cpu};
 use hwtests::iperf::{Load, Received, Transfer};
@@ -21,7 +21,16 @@ pub(crate) struct Plan {
     /// Mbit/s each way.
     pub(crate) rate: u32,
     pub(crate) seconds: u32,
+    /// One after the other.
+    pub(crate) phases: &'static [Phase],
     pub(crate) folder: PathBuf,
+}
+
+/// A time of load.
+pub(crate) struct Phase {
+    pub(crate) label: &'static str,
+    /// The ways that carry TCP streams: [`UP`], [`DOWN`].
+    ways: &'static [usize],
 }
 
 /// A queue to look at.
@@ -39,8 +48,8 @@ pub(crate) struct Teller<'a> {
     pub(crate) progress: &'a mut Progress,
     /// Case and number of the run.
     pub(crate) label: String,
-    /// Runs after this one.
-    pub(crate) runs_after: u32,
+    /// Phases to come in this and all later runs, with the present one.
+    pub(crate) phases_after: u32,
 }
 
 /// What one run measured.
@@ -52,9 +61,11 @@ pub(crate) struct Run {
     pub(crate) lost: u32,
     /// Points for the plot, one list each way: seconds since the load began, ms.
     pub(crate) points: [Vec<(f64, f64)>; 2],
+    /// When each phase's measured time began, in the time of the points.
+    pub(crate) phases: Vec<f64>,
     /// What TCP delivered up and down.
     pub(crate) received: [Received; 2],
-    /// Frames delivered up and down during the measured time, bit/s, ACKs and pings included.
+    /// Frames delivered meanwhile, bit/s, ACKs and pings included.
     pub(crate) link: [f64; 2],
     /// Of the whole run, idle time and slow start included.
     pub(crate) counters: Option<Counters>,
@@ -73,28 +84,36 @@ pub(crate) fn run(plan: &Plan, case: &Case, teller: &mut Teller<'_>, interrupt: 
     let idle_from = unix_seconds();
     interrupt.sleep(IDLE)?;
     let load_from = unix_seconds();
-    let Loaded { from, received, link } = load(plan, &bed, &mut pingers, teller, interrupt)?;
+    let mut loaded = Vec::new();
+    for phase in plan.phases {
+        loaded.push(load(plan, phase, &bed, &mut pingers, teller, interrupt)?);
+    }
     let [up, down] = pingers;
     let samples = [up.stop()?, down.stop()?];
     let counters = bed.forwarder.counters()?;
     bed.forwarder.stop()?;
 
-    let to = from + f64::from(plan.seconds);
+    let seconds = f64::from(plan.seconds);
     let sent = |from: f64, to: f64| {
         let within = move |sample: &&Sample| (from..to).contains(&sample.sent());
-        samples.iter().flatten().filter(within).map(|sample| sample.rtt_ms).collect::<Vec<_>>()
+        samples.iter().flatten().filter(within).map(|sample| sample.rtt_ms)
     };
+    let end = loaded.last().map_or(load_from, |phase| phase.from + seconds);
     let points = |samples: &[Sample]| {
-        let shown = samples.iter().filter(|sample| (idle_from..to).contains(&sample.sent()));
+        let shown = samples.iter().filter(|sample| (idle_from..end).contains(&sample.sent()));
         shown.map(|sample| (sample.sent() - load_from, sample.rtt_ms)).collect()
     };
+    let delivered = |way| loaded.iter().flat_map(|phase| &phase.ways).find(move |found| found.way == way);
+    let [up, down] = [delivered(UP), delivered(DOWN)].map(|found| found.context("a way had no load"));
+    let (up, down) = (up?, down?);
     Ok(Run {
-        idle: sent(idle_from, load_from),
-        loaded: sent(from, to),
+        idle: sent(idle_from, load_from).collect(),
+        loaded: loaded.iter().flat_map(|phase| sent(phase.from, phase.from + seconds)).collect(),
         lost: samples.iter().map(|way| lost(way)).sum(),
         points: [points(&samples[0]), points(&samples[1])],
-        received,
-        link,
+        phases: loaded.iter().map(|phase| phase.from - load_from).collect(),
+        received: [up.received.clone(), down.received.clone()],
+        link: [up.link, down.link],
         counters,
     })
 }
@@ -148,33 +167,42 @@ impl Bed {
     }
 }
 
+/// What one phase measured.
 struct Loaded {
     /// When the measured time began, seconds since 1970.
     from: f64,
-    received: [Received; 2],
-    link: [f64; 2],
+    ways: Vec<Delivered>,
+}
+
+struct Delivered {
+    way: usize,
+    received: Received,
+    link: f64,
 }
 
 fn load(
     plan: &Plan,
+    phase: &Phase,
     bed: &Bed,
     pingers: &mut [Pinger; 2],
     teller: &mut Teller<'_>,
     interrupt: &Interrupt,
 ) -> Result<Loaded> {
     let load = Load { streams: STREAMS, seconds: plan.seconds, omit: OMIT, congestion: CONGESTION };
-    let [a, b] = &bed.ends;
-    let mut up = Transfer::start(a, b, ADDRESSES[1], load, interrupt)?;
-    let mut down = Transfer::start(b, a, ADDRESSES[0], load, interrupt)?;
-    teller.stage("slow start");
+    let start = |&way: &usize| {
+        let (from, to) = (&bed.ends[way], &bed.ends[1 - way]);
+        Transfer::start(from, to, ADDRESSES[1 - way], load, interrupt)
+    };
+    let mut transfers = phase.ways.iter().map(start).collect::<Result<Vec<_>>>()?;
+    teller.stage(&format!("{}: slow start", phase.label));
     interrupt.sleep(Duration::from_secs(OMIT.into()))?;
 
     let (from, began, first) = (unix_seconds(), now(), bed.bytes()?);
     let mut link = [0.0; 2];
     let mut last = (began, first);
-    let (mut up_done, mut down_done) = (None, None);
+    let mut received: Vec<Option<Received>> = vec![None; transfers.len()];
     let limit = began + Duration::from_secs(plan.seconds.into()) + LATE;
-    while up_done.is_none() || down_done.is_none() {
+    while received.iter().any(Option::is_none) {
         interrupt.sleep(REFRESH)?;
         let at = (now(), bed.bytes()?);
         let passed = at.0.duration_since(began).as_secs_f64();
@@ -182,16 +210,18 @@ fn load(
             link = rates((began, first), at);
             teller.tick(plan, rates(last, at), pingers, passed);
             last = at;
-        } else if at.0 > limit {
-            bail!("iperf3 did not end within {LATE:?} after its time");
         }
-        up_done = up_done.map_or_else(|| up.result(), |done| Ok(Some(done)))?;
-        down_done = down_done.map_or_else(|| down.result(), |done| Ok(Some(done)))?;
+        ensure!(at.0 < limit, "iperf3 did not end within {LATE:?} after its time");
+        for (transfer, received) in transfers.iter_mut().zip(&mut received) {
+            if received.is_none() {
+                *received = transfer.result()?;
+            }
+        }
     }
-    match (up_done, down_done) {
-        (Some(up), Some(down)) => Ok(Loaded { from, received: [up, down], link }),
-        _ => bail!("iperf3 gave no result"),
-    }
+    teller.phases_after -= 1;
+    let ways = phase.ways.iter().zip(received.into_iter().flatten());
+    let ways = ways.map(|(&way, received)| Delivered { way, received, link: link[way] });
+    Ok(Loaded { from, ways: ways.collect() })
 }
 
 type Reading = (std::time::Instant, [InterfaceBytes; 2]);
@@ -212,7 +242,7 @@ impl Teller<'_> {
         let recent = &recent[recent.len().saturating_sub(RECENT_PINGS)..];
         let ping = median(&recent.iter().map(|sample| sample.rtt_ms).collect::<Vec<_>>());
         let seconds = f64::from(plan.seconds);
-        let left = seconds - passed + (seconds + RUN_OVERHEAD) * f64::from(self.runs_after);
+        let left = seconds - passed + (seconds + PHASE_OVERHEAD) * f64::from(self.phases_after - 1);
         self.progress.tick(&format!(
             "{:<13} up {:5.1}  down {:5.1} Mbit/s   ping {:>5} ms   {left:3.0} s left",
             self.label,
@@ -229,6 +259,15 @@ pub(crate) const CASES: [Case; 2] = [
     Case { name: "fifo", label: "FIFO", qdisc: "qdisc = \"fifo\", limit = 1000" },
     Case { name: "fq_codel", label: "fq_codel", qdisc: "qdisc = \"fq_codel\"" },
 ];
+const UP: usize = 0;
+const DOWN: usize = 1;
+/// Each way in its turn.
+pub(crate) const TURNS: [Phase; 2] =
+    [Phase { label: "up", ways: &[UP] }, Phase { label: "down", ways: &[DOWN] }];
+/// Both ways at once. Two-way traffic through a FIFO leaves one way idle for some of the time, whatever its limit,
+/// as ACKs bunch up behind the other way's data (Zhang, Shenker, Clark: Observations on the Dynamics of a
+/// Congestion Control Algorithm, SIGCOMM 1991), and ACKs take 2 % of each way.
+pub(crate) const BOTH: [Phase; 1] = [Phase { label: "both ways", ways: &[UP, DOWN] }];
 pub(crate) const STREAMS: u32 = 4;
 /// Linux's default, named because some machines are set to another that keeps off a full queue by itself.
 pub(crate) const CONGESTION: &str = "cubic";
@@ -240,8 +279,8 @@ const PING_INTERVAL: Duration = Duration::from_millis(20);
 /// Address resolution and the first scheduling of new processes.
 const SETTLE: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_secs(3);
-/// What a run takes beside its measured time, about, in seconds.
-const RUN_OVERHEAD: f64 = 8.0;
+/// What a phase takes beside its measured time, about, in seconds.
+const PHASE_OVERHEAD: f64 = 6.0;
 const REFRESH: Duration = Duration::from_millis(250);
 const RECENT_PINGS: usize = 25;
 const PATH_TIMEOUT: Duration = Duration::from_secs(10);

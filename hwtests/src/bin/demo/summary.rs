@@ -18,6 +18,8 @@ pub(crate) struct Summary {
     cases: Vec<Totals>,
     report: Report,
     series: Vec<PingSeries>,
+    /// Where in the plot each load begins.
+    marks: Vec<(f64, String)>,
 }
 
 /// One case over all its runs.
@@ -53,14 +55,22 @@ impl Summary {
             median: totals.median,
             median_from: f64::from(OMIT),
         });
-        let title = format!("Ping through {} Mbit/s, {STREAMS} TCP streams each way", plan.rate);
-        Ok(Self { title, series: series.collect(), cases, report })
+        let phases: Vec<_> = plan.phases.iter().map(|phase| phase.label).collect();
+        let title = format!(
+            "Ping through {} Mbit/s under {STREAMS} TCP streams {}",
+            plan.rate,
+            phases.join(", then ")
+        );
+        let began = runs.iter().flatten().next().map_or(&[][..], |run| &run.phases);
+        let marks =
+            began.iter().zip(&phases).map(|(&at, &label)| (at, format!("{STREAMS} TCP streams {label}")));
+        Ok(Self { title, series: series.collect(), marks: marks.collect(), cases, report })
     }
 
     /// Writes `result.json` and `ping.svg`.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         self.report.write(folder)?;
-        ping_over_time(&folder.join("ping.svg"), &self.title, &self.conditions(), &self.series)
+        ping_over_time(&folder.join("ping.svg"), [&self.title, &self.conditions()], &self.series, &self.marks)
     }
 
     pub(crate) fn json(&self) -> Result<String> {

@@ -101,6 +101,11 @@ impl<C: Conformance> Acks<C> {
         }
     }
 
+    /// Memory for a pool of `slots`, bytes.
+    pub(super) fn footprint(slots: usize) -> usize {
+        slots * (size_of::<Link>() + size_of::<Segment>()) + slots.next_power_of_two() * size_of::<u32>()
+    }
+
     /// `segment` was queued in `slot`, right behind the slot `ahead`. Returns the slot that need not
     /// be sent any more.
     pub(super) fn arrived(

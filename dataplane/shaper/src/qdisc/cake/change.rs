@@ -71,10 +71,14 @@ impl<P, C: Conformance> Cake<P, C> {
             }
         }
         self.shared.byte_time = self.tins.first().map_or(ByteTime::default(), |tin| tin.byte_time);
+        self.shared.clocks.rest = 0;
         if !C::CAKE_CLOCKS_STALE {
             self.shared.clocks.next = self.shared.byte_time.rescale(old, self.shared.clocks.next, now);
             self.shared.clocks.failsafe =
                 self.shared.byte_time.rescale(old, self.shared.clocks.failsafe, now);
+        }
+        if !C::CAKE_CLOCKS_STALE && !self.shared.is_empty() {
+            self.shared.wakeup = Some(self.shared.clocks.due().max(now));
         }
         if !C::CAKE_DEFICIT_SPENT_SHAPED && old.is_unlimited() != self.shared.byte_time.is_unlimited() {
             self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
@@ -152,8 +156,8 @@ impl<P, C: Conformance> Shared<P, C> {
         number: usize,
         reason: DropReason,
         doomed: &mut impl FnMut(P, DropReason),
-    ) -> u32 {
-        let before = self.qlen;
+    ) -> usize {
+        let before = self.slots.used();
         if tin.stats.backlog_bytes == 0 && before == 0 {
             return 0;
         }
@@ -162,7 +166,7 @@ impl<P, C: Conformance> Shared<P, C> {
                 doomed(packet, reason);
             }
         }
-        before - self.qlen
+        before - self.slots.used()
     }
 }
 

@@ -24,7 +24,7 @@ impl<P, C: Conformance> Cake<P, C> {
             let number = shared.choose_tin(tins, now)?;
             let sent = shared.serve(&mut tins[number], number, now, &mut decaying_first, rng, doomed);
             if sent.is_some() {
-                if shared.qlen == 0 {
+                if shared.is_empty() {
                     shared.wake_for_rest(tins, now);
                 }
                 return sent;
@@ -38,7 +38,7 @@ impl<P, C: Conformance> Shared<P, C> {
     /// Something waits, and the shaper lets it go.
     #[inline]
     fn may_send(&mut self, tins: &mut [Tin<C>], now: Instant) -> bool {
-        if self.qlen == 0 {
+        if self.is_empty() {
             self.rest(tins, now);
             return false;
         }
@@ -182,7 +182,7 @@ impl<P, C: Conformance> Shared<P, C> {
         self.is_blocked = false;
         self.charge(tin, waiting.adjusted, now, false);
         self.spend(tin, id, waiting.adjusted);
-        if self.clocks.next > now && self.qlen != 0 {
+        if self.clocks.next > now && !self.is_empty() {
             self.wakeup = Some(self.clocks.due());
         }
         self.backlogs.delivered();

@@ -176,7 +176,9 @@ impl<P, C: Conformance> Cake<P, C> {
     fn follow_rate(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
         let shared = &mut self.shared;
         if !shared.params.autorate_ingress {
-            shared.autorate.pass(now);
+            if C::CAKE_AUTORATE_STALE {
+                shared.autorate.pass(now);
+            }
         } else if let Some(rate) = shared.autorate.arrived::<C>(now) {
             self.set_rate(now, rate, doomed);
         }
@@ -254,7 +256,7 @@ impl<P, C: Conformance> Shared<P, C> {
             return;
         }
         tin.clock = tin.clock.max(now);
-        if self.qlen != 0 {
+        if !self.is_empty() {
             return;
         }
         if self.clocks.next < now {
@@ -292,7 +294,6 @@ impl<P, C: Conformance> Shared<P, C> {
         sum.pieces += 1;
         sum.bytes = sum.bytes.wrapping_add(waiting.len);
         sum.adjusted = sum.adjusted.wrapping_add(waiting.adjusted);
-        self.qlen = self.qlen.wrapping_add(1);
         self.memory = self.memory.wrapping_add(waiting.truesize.into());
         slot
     }
@@ -303,8 +304,9 @@ impl<P, C: Conformance> Shared<P, C> {
         let stats = &mut tin.stats;
         stats.sent_bytes += u64::from(sum.bytes);
         stats.backlog_bytes = stats.backlog_bytes.wrapping_add(sum.bytes).wrapping_sub(removed);
-        self.backlog = self.backlog.wrapping_add(sum.bytes.into()).wrapping_sub(removed.into());
-        self.autorate.count(if C::CAKE_CAPACITY_UNADJUSTED { sum.bytes } else { sum.adjusted });
+        if C::CAKE_AUTORATE_STALE || self.params.autorate_ingress {
+            self.autorate.count(if C::CAKE_CAPACITY_UNADJUSTED { sum.bytes } else { sum.adjusted });
+        }
         self.backlogs.arrived(id, sum.bytes, removed);
     }
 
@@ -326,7 +328,6 @@ impl<P, C: Conformance> Shared<P, C> {
         let Some((packet, waiting)) = self.slots.remove(queue, old) else { return 0 };
         tin.stats.ack_drops += 1;
         self.counters.drops += 1;
-        self.qlen = self.qlen.wrapping_sub(1);
         self.memory = self.memory.wrapping_sub(waiting.truesize.into());
         let counted = if C::CAKE_CAPACITY_UNADJUSTED { waiting.len } else { waiting.adjusted };
         self.autorate.uncount(counted);
@@ -390,11 +391,11 @@ impl Lengths {
     #[inline]
     fn note<P, C: Conformance>(&mut self, overhead: &Overhead, piece: &Piece<P>, offset: u16) -> u32 {
         let scaled = u32::from(offset) << 16;
-        self.offset = if self.offset == 0 && !C::CAKE_AVERAGES_FROM_ZERO {
-            scaled
-        } else {
-            self.offset - (self.offset >> 8) + (scaled >> 8)
-        };
+        if self.offset == 0 && !C::CAKE_AVERAGES_FROM_ZERO {
+            self.offset = scaled;
+        } else if self.offset != scaled {
+            self.offset = self.offset - (self.offset >> 8) + (scaled >> 8);
+        }
         let width = if C::CAKE_LENGTHS_16 { u16::MAX.into() } else { u32::MAX };
         overhead.adjust(piece, offset, |net, adjusted| {
             self.min_net = self.min_net.min(net & width);

@@ -24,6 +24,9 @@ struct Counts {
 }
 
 impl Hosts {
+    /// Memory of one side of a tin, bytes.
+    pub(super) const FOOTPRINT: usize = QUEUES * (size_of::<u32>() + size_of::<Counts>());
+
     pub(super) fn new() -> Self {
         Self { tags: Box::new([0; QUEUES]), counts: Box::new([Counts::default(); QUEUES]) }
     }

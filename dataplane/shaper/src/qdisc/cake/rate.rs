@@ -23,8 +23,8 @@ pub(super) struct Clocks {
     /// The failsafe: the same, but not moved by drops and half as fast again, so that drops charged
     /// in ingress mode take no more than a third of the rate.
     pub(super) failsafe: Instant,
-    /// What the charges so far lack of a nanosecond, in the units of the [`ByteTime`].
-    rest: u64,
+    /// What `next` lacks, in parts of a nanosecond as [`ByteTime`] counts them.
+    pub(super) rest: u64,
 }
 
 impl ByteTime {
@@ -52,15 +52,17 @@ impl ByteTime {
         Duration::from_nanos(u64::from(len).wrapping_mul(self.nanos) >> (self.shift & 63))
     }
 
-    /// The same, with what `rest` holds of earlier charges; what is cut off now goes there. A rest
-    /// of another rate is worth less than a nanosecond here, too.
+    /// The time `len` bytes take, with what was left of a nanosecond before and is left now.
     #[inline]
-    fn of_with_rest(self, len: u32, rest: &mut u64) -> Duration {
+    pub(super) fn charge<C: Conformance>(self, len: u32, rest: &mut u64) -> Duration {
+        if C::CAKE_CHARGES_ROUND_DOWN {
+            return self.of(len);
+        }
         let shift = self.shift & 63;
-        let below = (1 << shift) - 1;
-        let span = u64::from(len).wrapping_mul(self.nanos).wrapping_add(*rest & below);
-        *rest = span & below;
-        Duration::from_nanos(span >> shift)
+        let parts = u64::from(len).wrapping_mul(self.nanos).wrapping_add(*rest);
+        let whole = parts >> shift;
+        *rest = parts - (whole << shift);
+        Duration::from_nanos(whole)
     }
 
     /// A wait booked at `old` as the same number of bytes takes at this rate.
@@ -86,10 +88,10 @@ impl Clocks {
         self.due() > now
     }
 
-    /// Charges `len` bytes at `rate`; a drop spares the failsafe.
+    /// Charges `len` bytes; a drop spares the failsafe.
     #[inline]
     pub(super) fn charge<C: Conformance>(&mut self, rate: ByteTime, len: u32, is_drop: bool) {
-        let span = if C::CAKE_TIME_CUT { rate.of(len) } else { rate.of_with_rest(len, &mut self.rest) };
+        let span = rate.charge::<C>(len, &mut self.rest);
         self.next += span;
         if !is_drop {
             self.failsafe += span + Duration::from_nanos(span.as_nanos() >> 1);
@@ -106,6 +108,7 @@ pub(super) const LOWEST_RATE: u64 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conformance::{Linux, Weir};
 
     #[test]
     fn a_byte_takes_what_the_rate_says() {
@@ -126,6 +129,21 @@ mod tests {
                 assert!(got <= exact && exact - got <= 1.0 + exact * 1e-9, "{rate} {len}: {got} for {exact}");
             }
         }
+    }
+
+    /// Nothing is lost of any packet, however short its time.
+    #[test]
+    fn charges_add_up() {
+        fn sum<C: Conformance>(rate: u64, len: u32, packets: u32) -> f64 {
+            let (rate, mut rest) = (ByteTime::new(rate), 0);
+            (0..packets).map(|_| rate.charge::<C>(len, &mut rest).as_nanos()).sum::<u64>() as f64
+        }
+        for rate in [1_234_567, 125_000_000, 5_000_000_000] {
+            let exact = 90.0 * 1e6 * 1e9 / rate as f64;
+            let got = sum::<Weir>(rate, 90, 1_000_000);
+            assert!((got - exact).abs() <= 1.0 + exact * 1e-9, "{rate}: {got} of {exact}");
+        }
+        assert_eq!(sum::<Linux>(5_000_000_000, 90, 1_000_000), 17e6, "18 ns each");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::Stats;
 use super::longest::Longest;
 use crate::codel::codel::{Candidate, Report, Source, Vars};
 use crate::conformance::{Conformance, Weir};
-use crate::flow::slots::{Queue, Slots, Waiting};
-use crate::packet::{DropReason, DsField};
+use crate::flow::slots::{Queue, Slots};
+use crate::packet::{Delivery, DropReason, DsField};
 use crate::time::Instant;
 
 /// One flow queue; its byte backlog is in [`Longest`]. One cache line.
@@ -40,10 +40,19 @@ pub(super) struct List {
     len: u32,
 }
 
-/// A packet on its way out, with what is known of it.
+/// A packet on its way out, with what is still asked of it.
+///
+/// No bool and no padding: a value with a hole is moved piece by piece, and each move waits until the
+/// pieces of the move before have left the core, 5 ns a time (Zen 4).
 pub(super) struct Head<P> {
-    pub(super) packet: P,
-    pub(super) waiting: Waiting,
+    packet: P,
+    enqueued: Instant,
+    pub(super) len: u32,
+    adjusted: u32,
+    pub(super) segs: u32,
+    ds: DsField,
+    /// The DS field it waited with.
+    arrived: DsField,
 }
 
 /// A flow queue together with the totals of the discipline that its packets count in.
@@ -86,7 +95,15 @@ impl<P> Line<'_, P> {
         self.longest.sub(self.index, waiting.len);
         self.stats.backlog -= u64::from(waiting.len);
         self.stats.memory_usage -= u64::from(waiting.truesize);
-        Some(Head { packet, waiting })
+        Some(Head {
+            packet,
+            enqueued: waiting.enqueued,
+            len: waiting.len,
+            adjusted: waiting.adjusted,
+            segs: waiting.segs.into(),
+            ds: waiting.ds,
+            arrived: waiting.ds,
+        })
     }
 
     /// Removes the head and dooms it; its length, or `None` when nothing waits.
@@ -97,10 +114,27 @@ impl<P> Line<'_, P> {
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Option<u32> {
         let head = self.take()?;
-        let len = head.waiting.len;
+        let len = head.len;
         self.stats.lost(len, reason);
         doomed(head.packet, reason);
         Some(len)
+    }
+}
+
+impl<P> Head<P> {
+    /// What leaves.
+    #[inline]
+    pub(super) fn delivery(self) -> Delivery<P> {
+        Delivery {
+            packet: self.packet,
+            len: self.len,
+            adjusted: self.adjusted,
+            segs: self.segs as u16,
+            ds: self.ds,
+            rewrite: self.ds != self.arrived,
+            enqueued: self.enqueued,
+            tin: 0,
+        }
     }
 }
 
@@ -118,8 +152,8 @@ impl<P, F: FnMut(P, DropReason)> Source for CodelLine<'_, P, F> {
     }
 
     fn doom(&mut self, head: Head<P>) {
-        self.line.stats.lost(head.waiting.len, DropReason::Codel);
-        self.line.stats.tell_parent(1, i64::from(head.waiting.len));
+        self.line.stats.lost(head.len, DropReason::Codel);
+        self.line.stats.tell_parent(1, i64::from(head.len));
         (self.doomed)(head.packet, DropReason::Codel);
     }
 }
@@ -127,23 +161,22 @@ impl<P, F: FnMut(P, DropReason)> Source for CodelLine<'_, P, F> {
 impl<P> Candidate for Head<P> {
     #[inline]
     fn enqueued(&self) -> Instant {
-        self.waiting.enqueued
+        self.enqueued
     }
 
     #[inline]
     fn bytes(&self) -> u32 {
-        self.waiting.len
+        self.len
     }
 
     #[inline]
     fn ds(&self) -> DsField {
-        self.waiting.ds
+        self.ds
     }
 
     #[inline]
     fn mark(&mut self) {
-        self.waiting.ds = self.waiting.ds.marked();
-        self.waiting.rewrite = true;
+        self.ds = self.ds.marked();
     }
 }
 

@@ -1,0 +1,112 @@
+//! Building one link: devices attached, pools made, ports started, directions put together.
+
+use crate::classify::Classifier;
+use crate::direction::{Direction, Settings};
+use crate::egress::Egress;
+use crate::line::{LineLink, LinePort, Place};
+use crate::links::LinkWatch;
+use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Way};
+use crate::pool::{self, CACHE, PoolSum};
+use dpdk::port::Started;
+use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
+use shaper::flow::hash::FlowHasher;
+use shaper::qdisc::Qdisc;
+use shaper::rate::Limiter;
+use shaper::rng::SplitMix;
+
+/// Builds one link.
+#[derive(Debug)]
+pub(crate) struct Builder<'a> {
+    pub(crate) eal: &'a Eal,
+    pub(crate) link: &'a LinkPlan,
+    pub(crate) secret: [u8; 16],
+    pub(crate) index: usize,
+    pub(crate) worker: usize,
+}
+
+impl Builder<'_> {
+    /// Opens both ports and appends the link's directions to those of its worker.
+    pub(crate) fn build(&self, directions: &mut Vec<Direction>) -> Result<LineLink, LinkFault> {
+        let lcores = Lcore::all(self.eal).len() as u32;
+        let [sum_a, sum_b] = self.link.pools(lcores);
+        let name = |side| format!("weir-{}{side}", self.index);
+        let (a, started_a) = open(self.eal, &self.link.a, name('a'), sum_a)?;
+        let (b, started_b) = open(self.eal, &self.link.b, name('b'), sum_b)?;
+        let (up, down) = (pair(started_a.rx, started_b.tx), pair(started_b.rx, started_a.tx));
+        let (mut ways, mut idle) = (Vec::new(), Vec::new());
+        let plans = [
+            (Way::Up, up, &self.link.up, self.link.b.mtu),
+            (Way::Down, down, &self.link.down, self.link.a.mtu),
+        ];
+        for (way, queues, plan, mtu) in plans {
+            match plan {
+                Some(plan) => {
+                    ways.push((way, Place { worker: self.worker, direction: directions.len() }));
+                    if let Some(queues) = queues {
+                        directions.push(self.direction(way, queues, plan, mtu)?);
+                    }
+                }
+                None => idle.extend(queues),
+            }
+        }
+        let watch = LinkWatch::new(self.link.propagate_link);
+        Ok(LineLink::new(a, b, ways, watch, idle))
+    }
+
+    fn direction(
+        &self,
+        way: Way,
+        (rx, tx): (RxQueue, TxQueue),
+        plan: &DirectionPlan,
+        mtu: u16,
+    ) -> Result<Direction, LinkFault> {
+        let qdisc = Qdisc::new(&plan.qdisc, pool::slots(&plan.qdisc) as usize)?;
+        let limiter = plan.bandwidth.map(|rate| Limiter::new(rate, plan.catch_up)).transpose()?;
+        let [seed16, seed32] = self.seeds(way);
+        let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32));
+        let classifier = Classifier::new(FlowHasher::new(self.secret), false);
+        let settings = Settings { mtu, link_down_hold: self.link.link_down_hold };
+        Ok(Direction::new(rx, tx, classifier, egress, settings))
+    }
+
+    /// Seeds of a direction's random streams: from the secret, different for each direction.
+    fn seeds(&self, way: Way) -> [u64; 2] {
+        let secret = u128::from_le_bytes(self.secret);
+        let own = (self.index as u64) << 1 | u64::from(way == Way::Down);
+        [secret as u64 ^ own, (secret >> 64) as u64 ^ own]
+    }
+}
+
+/// Attaches, configures and starts one port.
+fn open(eal: &Eal, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(LinePort, Started), LinkFault> {
+    let device = eal.attach(&plan.devargs)?;
+    let mut port = Port::open(eal, &device)?;
+    let info = port.info()?;
+    let max = info.max_rx_pktlen.saturating_sub(info.overhead).min(info.max_mtu.into());
+    if !(info.min_mtu.into()..=max).contains(&u32::from(plan.mtu)) {
+        return Err(LinkFault::Mtu { port: device, asked: plan.mtu, min: info.min_mtu, max });
+    }
+    let config = MempoolConfig {
+        cache: CACHE,
+        data_room: pool::BUFFER as u16,
+        node: info.node,
+        ..MempoolConfig::new(name, sum.total())
+    };
+    let pool = Mempool::create(eal, &config).map_err(|cause| LinkFault::Pool { cause, sum })?;
+    let wanted = PortConfig {
+        rx_desc: plan.rx_ring,
+        tx_desc: plan.tx_ring,
+        mtu: Some(plan.mtu),
+        ..PortConfig::default()
+    };
+    let mut warnings = port.warnings();
+    warnings.extend(port.configure(&wanted, &pool)?.warnings.iter().cloned());
+    let mut started = port.start()?;
+    warnings.append(&mut started.warnings);
+    Ok((LinePort { port, info, pool, warnings }, started))
+}
+
+/// One queue each way.
+fn pair(rx: Vec<RxQueue>, tx: Vec<TxQueue>) -> Option<(RxQueue, TxQueue)> {
+    rx.into_iter().next().zip(tx.into_iter().next())
+}
