@@ -9,6 +9,9 @@ use shaper::rng::{Rng, SplitMix};
 use shaper::time::Instant;
 use shaper::units::Rate;
 
+/// From a random number to the length of a frame in bytes.
+type Length = fn(u32) -> u32;
+
 /// A frame that left: when, its length, and the bytes it was charged.
 struct Sent {
     at: Instant,
@@ -80,7 +83,7 @@ const RATES: [u64; 10] = [
 /// Of 100,000 frames, none leaves more than one frame before or after its time.
 #[test]
 fn the_rate_is_within_one_frame_of_the_ideal() {
-    let sizes: [(&str, fn(u32) -> u32); 3] =
+    let sizes: [(&str, Length); 3] =
         [("full", |_| 1_514), ("small", |_| 60), ("mixed", |draw| 60 + draw % 1_455)];
     for rate in RATES {
         for (name, length) in sizes {

@@ -52,8 +52,8 @@ pub fn carried<C: Conformance>(params: &Params, loads: &[Load], seconds: u64) ->
         next: vec![0.0; loads.len()],
         bits: vec![0.0; loads.len()],
     };
-    for flow in 0..loads.len() {
-        if loads[flow].demand == Demand::Backlog {
+    for (flow, load) in loads.iter().enumerate() {
+        if load.demand == Demand::Backlog {
             (0..KEPT).for_each(|_| bench.enqueue(flow));
         } else {
             // Flows of one rate do not come at one time.
