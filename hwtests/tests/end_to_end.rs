@@ -85,6 +85,30 @@ fn a_lost_link_holds_packets_back_and_comes_back() {
 }
 
 #[test]
+fn a_deleted_tap_is_a_lost_link() {
+    let interrupt = Interrupt::install().unwrap();
+    let bench = Bench::new("gone");
+    let b = Netns::new("e2lb", None, &interrupt).unwrap();
+    let weir = bench.weir_in(&b, &taps("e2la", "e2lb", "link-down-hold = \"50ms\""));
+    let a = Netns::new("e2la", None, &interrupt).unwrap();
+    run(b.command("ip").args(["link", "set", "e2la", "netns", &a.pid().to_string()])).unwrap();
+    a.set_up("e2la", "192.0.2.1/24").unwrap();
+    run(a.command("ip").args(["link", "set", "e2la", "name", "e2other"])).unwrap();
+    b.set_up("e2lb", "192.0.2.2/24").unwrap();
+    run(a.command("ping").args(["-c", "2", "-W", "5", "192.0.2.2"])).unwrap();
+    run(b.command("ip").args(["link", "delete", "e2lb"])).unwrap();
+    weir.until("link down", |show| show["links"][0]["b"]["link_up"] == false);
+    assert_eq!(weir.show()["links"][0]["a"]["link_up"], true, "the other one is only elsewhere");
+    let _ = run(a.command("ping").args(["-c", "3", "-i", "0.1", "-W", "1", "192.0.2.2"]));
+    weir.until("given up", |show| {
+        let up = &show["links"][0]["directions"][0];
+        up["backlog"]["packets"] == 0 && up["losses"]["link-down"]["packets"].as_u64() > Some(0)
+    });
+    assert_conserved(&weir.show());
+    weir.stop(Signal::TERM);
+}
+
+#[test]
 fn two_instances_run_side_by_side_and_a_name_is_taken_once() {
     let bench = Bench::new("pair");
     let one = bench.weir_named("pair-one", &taps("e2ga", "e2gb", ""));

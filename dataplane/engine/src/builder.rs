@@ -7,6 +7,7 @@ use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
 use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Way};
 use crate::pool::{self, CACHE, PoolSum};
+use crate::tap::Tap;
 use dpdk::port::Started;
 use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
 use shaper::flow::hash::FlowHasher;
@@ -103,7 +104,8 @@ fn open(eal: &Eal, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(LineP
     warnings.extend(port.configure(&wanted, &pool)?.warnings.iter().cloned());
     let mut started = port.start()?;
     warnings.append(&mut started.warnings);
-    Ok((LinePort { port, info, pool, warnings }, started))
+    let tap = (info.driver == "net_tap").then(|| Tap::find(info.if_index));
+    Ok((LinePort { port, info, pool, warnings, tap }, started))
 }
 
 /// One queue each way.

@@ -19,4 +19,5 @@ pub mod mailbox;
 pub mod page;
 pub mod plan;
 pub mod pool;
+mod tap;
 pub mod worker;

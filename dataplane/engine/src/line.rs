@@ -10,6 +10,7 @@ use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Way};
+use crate::tap::Tap;
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
@@ -56,6 +57,7 @@ pub struct LinePort {
     pub pool: Mempool,
     /// What it does without.
     pub warnings: Vec<PortWarning>,
+    pub(crate) tap: Option<Tap>,
 }
 
 /// One worker, as control sees it.
@@ -192,15 +194,9 @@ impl LineLink {
 impl LinePort {
     /// Whether the link is up and the device is there.
     pub fn is_up(&self) -> bool {
-        !self.port.vanished() && (self.port.link().is_ok_and(|link| link.up) || self.is_elsewhere())
-    }
-
-    /// Whether this is a tap in another network namespace. Its driver asks for the link state in the
-    /// namespace that it was made in, so it says "down" for ever, while frames pass.
-    fn is_elsewhere(&self) -> bool {
-        self.info.driver == "net_tap"
-            && nix::net::if_::if_nameindex()
-                .is_ok_and(|here| here.iter().all(|interface| interface.index() != self.info.if_index))
+        !self.port.vanished()
+            && (self.port.link().is_ok_and(|link| link.up)
+                || self.tap.as_ref().is_some_and(Tap::is_elsewhere))
     }
 }
 
