@@ -16,12 +16,12 @@ use crate::schema::Table;
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// It could not be read.
-    #[error("{path}: cannot be read: {source}\n  help: {remedy}", path = path.display(), remedy = read_remedy(source))]
+    #[error("{path}: cannot be read: {cause}\n  help: {remedy}", path = path.display(), remedy = read_remedy(cause))]
     Read {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// It was read and is wrong.
     #[error(transparent)]

@@ -5,7 +5,8 @@
 //! whether a device exists and takes what is asked for shows when it is opened.
 //!
 //! The way of a file: text -> tree with places (`toml`) -> each key against the [`schema`] (`check`) -> serde types
-//! (`file`) -> values against each other, defaults (`convert`) -> [`model::Config`].
+//! (`file`) -> values against each other, defaults (`convert`) -> [`model::Config`]. A line of tc is translated
+//! into keys ([`tc`]) and goes the same way.
 
 mod check;
 mod convert;
@@ -43,7 +44,7 @@ pub struct Loaded {
 /// It cannot be read, or something in it is wrong.
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
     let text =
-        std::fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+        std::fs::read_to_string(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
     Ok(parse(&path.display().to_string(), &text)?)
 }
 

@@ -63,7 +63,7 @@ pub enum Command {
 const EXAMPLES: &str = "\
 Examples:
   weir check configs/home.toml        what does this file mean, is it right?
-  weir run configs/net_tap.toml       shape between two taps, nothing but root needed
+  weir run configs/home.toml          shape between two taps, nothing but root needed
   weir show                           what is it doing?
   weir show --json | jq .links        the same for a program
 

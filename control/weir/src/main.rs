@@ -6,6 +6,7 @@ mod observe;
 mod plan;
 mod report;
 mod run;
+mod say;
 mod show;
 mod socket;
 
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            say::complain(&format!("weir: {error:#}"));
             ExitCode::FAILURE
         }
     }

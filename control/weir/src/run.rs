@@ -4,9 +4,10 @@ use crate::check::load;
 use crate::observe::{Instance, observe};
 use crate::plan::{Machine, environment, plan};
 use crate::socket::Socket;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use dpdk::Eal;
 use engine::line::Line;
+use engine::plan::StartError;
 use std::io::{Read, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,12 +25,12 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let name = instance_name(file, name)?;
     // Before anything is opened, so that no signal finds us half way.
     let stop = Stop::on_signal()?;
-    let socket = Socket::claim(&name)?;
+    let mut socket = Socket::claim(&name)?;
     let environment = environment(&config, &Machine::look());
     let eal_config = environment.eal(&name, verbose);
     let _folder = RuntimeFolder::of(&eal_config.file_prefix);
     let eal = Eal::init(&eal_config)?;
-    let mut line = Line::start(&eal, &plan(&config, secret()?))?;
+    let mut line = Line::start(&eal, &plan(&config, secret()?)).map_err(|error| refused(error, verbose))?;
     warn(&line);
     let instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
@@ -43,7 +44,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         Eal::version(),
         instance.name
     );
-    let failed = serve(&mut line, &instance, &stop, &socket);
+    let failed = serve(&mut line, &instance, &stop, &mut socket);
     line.stop();
     let _ = write!(stdout(), "{}", observe(&instance, &line));
     if failed {
@@ -53,7 +54,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
 }
 
 /// Follows links and answers questions until told to stop; `true` if a worker died.
-fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &Socket) -> bool {
+fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &mut Socket) -> bool {
     for round in 1_u64.. {
         if stop.wait(TEND) {
             break;
@@ -158,6 +159,13 @@ fn instance_name(file: &Path, given: Option<String>) -> Result<String> {
         );
     }
     Ok(name)
+}
+
+/// Why nothing was started, and how to hear it from the driver.
+fn refused(error: StartError, verbose: bool) -> anyhow::Error {
+    let more =
+        if verbose { "" } else { "\n  help: --verbose prints what DPDK and the driver say themselves" };
+    anyhow!("{error}{more}")
 }
 
 /// Sixteen bytes that nobody can know.

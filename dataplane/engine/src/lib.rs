@@ -20,4 +20,5 @@ pub mod page;
 pub mod plan;
 pub mod pool;
 pub mod sojourn;
+mod tap;
 pub mod worker;

@@ -237,7 +237,7 @@ impl<P, C: Conformance> Shared<P, C> {
         let fwmark = self.params.fwmark;
         let mark = (arrival.mark & fwmark).checked_shr(fwmark.trailing_zeros()).unwrap_or(0);
         let by_class = || {
-            let is_own = (arrival.priority ^ self.params.handle) >> 16 == 0;
+            let is_own = self.params.handle.map(u32::from) == Some(arrival.priority >> 16);
             if is_own { self.mode.nth(arrival.priority & 0xffff) } else { None }
         };
         let dscp = match arrival.dscp {

@@ -33,9 +33,9 @@ pub struct Params {
     /// `fwmark`: the bits of [`crate::packet::Arrival::mark`] that choose a tin, counted from 1;
     /// 0 for none.
     pub fwmark: u32,
-    /// Upper 16 bits that [`crate::packet::Arrival::priority`] must bear to choose a tin by its lower
-    /// 16 bits, counted from 1: tc's handle of the qdisc.
-    pub handle: u32,
+    /// Major number of this discipline: an [`crate::packet::Arrival::priority`] with it in the upper
+    /// 16 bits chooses a tin by its lower 16 bits, counted from 1. `None`: priorities mean nothing.
+    pub handle: Option<u16>,
     /// Longest ordinary frame in bytes: device MTU and Ethernet header.
     pub max_frame: u32,
 }
@@ -105,7 +105,7 @@ impl Default for Params {
             ingress: false,
             autorate_ingress: false,
             fwmark: 0,
-            handle: 0x8001_0000,
+            handle: None,
             max_frame: 1514,
         }
     }
