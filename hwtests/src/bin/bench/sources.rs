@@ -15,8 +15,8 @@ use serde::Deserialize;
 pub(crate) enum Source {
     /// `dpdk-testpmd` forwarding between two net_null ports on one lcore: Mpps of both ports together.
     Testpmd { name: &'static str },
-    /// A program that prints `{"mpps": N, …}` as its last line.
-    Mpps { name: &'static str, program: PathBuf },
+    /// A program that takes `--qdisc` and prints `{"mpps": N, …}` as its last line.
+    Mpps { name: &'static str, program: PathBuf, qdisc: &'static str },
     /// A program that prints rows of a name, two blanks or more, and a value; `name` goes before each.
     Rows { name: &'static str, program: PathBuf, unit: &'static str },
 }
@@ -26,7 +26,8 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     let example = |name: &str| folder.join("examples").join(name);
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
-        Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path") },
+        Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path"), qdisc: "fq_codel" },
+        Source::Mpps { name: "bench.null.weir_cake", program: example("null_path"), qdisc: "cake" },
         Source::Rows { name: "bench.live_rate_off", program: example("live_rate"), unit: "%" },
         Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench"), unit: "ns" },
         Source::Rows { name: "bench.cake", program: example("cake_bench"), unit: "ns" },
@@ -64,9 +65,9 @@ impl Source {
     pub(crate) fn measure(&self, seconds: u32, interrupt: &Interrupt) -> Result<Vec<(String, f64)>> {
         match self {
             Self::Testpmd { name } => Ok(vec![((*name).to_owned(), macfwd(seconds, interrupt)?)]),
-            Self::Mpps { name, program } => {
+            Self::Mpps { name, program, qdisc } => {
                 let mut run = command(program);
-                run.args(["--seconds", &seconds.to_string()]);
+                run.args(["--qdisc", qdisc, "--seconds", &seconds.to_string()]);
                 let lines = lines(run, Duration::from_secs(seconds.into()) + PATIENCE, interrupt)?;
                 Ok(vec![((*name).to_owned(), parse_mpps(&lines)?)])
             }
