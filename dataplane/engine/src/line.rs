@@ -280,8 +280,15 @@ mod tests {
 
     fn worker() -> (LineWorker, Mailbox) {
         let (control, mailbox) = mailbox::pair();
-        let worker =
-            LineWorker { lcore: 1, clock: "none", page: Page::new(0), control, asked: false, handle: None };
+        let worker = LineWorker {
+            lcore: 1,
+            clock: "none",
+            page: Page::new(0),
+            sojourn: Vec::new(),
+            control,
+            asked: false,
+            handle: None,
+        };
         (worker, mailbox)
     }
 
