@@ -23,12 +23,24 @@ use bytes::Bytes;
 use shaper::conformance::{Linux, Weir};
 use shaper::packet::{Arrival, Delivery, DropReason, DsField, Enqueued, Piece, Verdict};
 use shaper::time::{Duration, Instant};
+use std::collections::HashMap;
+
+/// What an input came to.
+#[derive(Clone, Debug, Default)]
+pub struct Reached {
+    /// Packets delivered, counted per segment.
+    pub sent: u64,
+    /// Packets that left with a mark they did not come with.
+    pub marked: u64,
+    /// Packets lost, by reason.
+    pub lost: HashMap<DropReason, u64>,
+}
 
 /// Runs what `input` says; the first byte chooses discipline and conformance.
 ///
 /// # Panics
 /// When something does not hold that must.
-pub fn run(input: &[u8]) {
+pub fn run(input: &[u8]) -> Reached {
     let mut bytes = Bytes::new(input);
     match bytes.below(4) {
         0 => Drive::new(cake::Subject::<Weir>::new(&mut bytes), bytes).run(),
@@ -104,7 +116,7 @@ impl<'a, S: Subject> Drive<'a, S> {
         Self { subject, bytes, books: Books::default(), now, flows, parent: 0, disappointments: 0 }
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> Reached {
         for step in 0..MOST_STEPS {
             if self.bytes.is_empty() {
                 break;
@@ -119,6 +131,7 @@ impl<'a, S: Subject> Drive<'a, S> {
         self.check_counts();
         self.subject.check_stats(&self.books);
         assert_eq!(self.books.waiting(), 0, "a flush leaves nothing");
+        self.books.reached()
     }
 
     fn step(&mut self) {
@@ -275,8 +288,9 @@ impl<'a, S: Subject> Drive<'a, S> {
         if self.bytes.below(2) == 0 {
             return Vec::new();
         }
-        let upto = u64::from(self.bytes.byte());
-        let block = u64::from(self.bytes.below(8));
+        // Mostly more than the one before.
+        let upto = u64::from(self.books.next_id() + self.bytes.below(4));
+        let block = u64::from(self.bytes.below(8).saturating_sub(5));
         let ack = Ack {
             upto,
             blocks: [(upto + 2, upto + 2 + block), (0, 0), (0, 0)],
