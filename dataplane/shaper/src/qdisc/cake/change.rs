@@ -5,7 +5,7 @@ use super::overflow::{Backlogs, QueueId};
 use super::rate::{ByteTime, LOWEST_RATE};
 use super::tin::{Settings, Tin};
 use super::{Cake, MAX_TINS, Params, QUEUES, Shared};
-use crate::conformance::Conformance;
+use crate::conformance::{Conformance, Weir};
 use crate::packet::DropReason;
 use crate::rng::Rng;
 use crate::time::Instant;
@@ -167,6 +167,14 @@ impl<P, C: Conformance> Shared<P, C> {
             }
         }
         before - self.slots.used()
+    }
+}
+
+impl Params {
+    /// The bytes of packet memory that packets may occupy in all: `memlimit`, or what bandwidth and
+    /// rtt make of it.
+    pub fn memory_limit(&self) -> u32 {
+        memory_limit::<Weir>(self)
     }
 }
 

@@ -242,7 +242,11 @@ impl<P, C: Conformance> Shared<P, C> {
             let is_own = self.params.handle.map(u32::from) == Some(arrival.priority >> 16);
             if is_own { self.mode.nth(arrival.priority & 0xffff) } else { None }
         };
-        let dscp = if arrival.is_arp { ARP_DSCP } else { arrival.ds.dscp() };
+        let dscp = match arrival.dscp {
+            Some(dscp) => dscp,
+            None if arrival.is_arp => ARP_DSCP,
+            None => arrival.ds.dscp(),
+        };
         let tin = self
             .mode
             .nth(mark)

@@ -112,6 +112,12 @@ impl Default for Params {
 }
 
 impl Params {
+    /// The target that tc derives from an rtt: a twentieth, in whole microseconds, at least one.
+    pub const fn target_of(rtt: Duration) -> Duration {
+        let micros = rtt.as_micros() / 20;
+        Duration::from_micros(if micros == 0 { 1 } else { micros })
+    }
+
     /// The bandwidth in bytes per second, 0 for unlimited.
     #[inline]
     pub(super) fn bytes_per_sec(&self) -> u64 {
@@ -126,6 +132,11 @@ impl Params {
 }
 
 impl FlowMode {
+    /// Whether [`crate::packet::Arrival::src_hash`] and `dst_hash` are looked at.
+    pub const fn needs_hosts(self) -> bool {
+        !matches!(self, Self::FlowBlind | Self::Flows)
+    }
+
     /// The hash that chooses the queue; `None` for the one queue of `flowblind`.
     #[inline]
     pub(super) const fn queue_hash(self, flow: u32, src: u32, dst: u32) -> Option<u32> {

@@ -88,6 +88,15 @@ impl Clocks {
         self.due() > now
     }
 
+    /// Brings late clocks up to `now`: nothing waited, so that no lateness is made up.
+    #[inline]
+    pub(super) fn start(&mut self, now: Instant) {
+        if self.next < now {
+            self.next = now;
+            self.failsafe = now;
+        }
+    }
+
     /// Charges `len` bytes; a drop spares the failsafe.
     #[inline]
     pub(super) fn charge<C: Conformance>(&mut self, rate: ByteTime, len: u32, is_drop: bool) {
