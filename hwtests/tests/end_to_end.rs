@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hwtests::clock::{Interrupt, nap, now};
@@ -80,6 +82,30 @@ fn a_lost_link_holds_packets_back_and_comes_back() {
     let up = &show["links"][0]["directions"][0];
     assert!(up["losses"]["link-down"]["packets"].as_u64().unwrap() >= 3, "{up:#}");
     weir.stop(Signal::INT);
+}
+
+#[test]
+fn a_deleted_tap_is_a_lost_link() {
+    let interrupt = Interrupt::install().unwrap();
+    let bench = Bench::new("gone");
+    let b = Netns::new("e2lb", None, &interrupt).unwrap();
+    let weir = bench.weir_in(&b, &taps("e2la", "e2lb", "link-down-hold = \"50ms\""));
+    let a = Netns::new("e2la", None, &interrupt).unwrap();
+    run(b.command("ip").args(["link", "set", "e2la", "netns", &a.pid().to_string()])).unwrap();
+    a.set_up("e2la", "192.0.2.1/24").unwrap();
+    run(a.command("ip").args(["link", "set", "e2la", "name", "e2other"])).unwrap();
+    b.set_up("e2lb", "192.0.2.2/24").unwrap();
+    run(a.command("ping").args(["-c", "2", "-W", "5", "192.0.2.2"])).unwrap();
+    run(b.command("ip").args(["link", "delete", "e2lb"])).unwrap();
+    weir.until("link down", |show| show["links"][0]["b"]["link_up"] == false);
+    assert_eq!(weir.show()["links"][0]["a"]["link_up"], true, "the other one is only elsewhere");
+    let _ = run(a.command("ping").args(["-c", "3", "-i", "0.1", "-W", "1", "192.0.2.2"]));
+    weir.until("given up", |show| {
+        let up = &show["links"][0]["directions"][0];
+        up["backlog"]["packets"] == 0 && up["losses"]["link-down"]["packets"].as_u64() > Some(0)
+    });
+    assert_conserved(&weir.show());
+    weir.stop(Signal::TERM);
 }
 
 #[test]
@@ -169,6 +195,10 @@ fn what_cannot_run_says_why_and_leaves_nothing() {
             format!("[eal]\nargs = [\"--no-huge\", \"-m\", \"32\"]\n{}", taps("e2ja", "e2jb", "")),
             vec!["MiB", "mbufs"],
         ),
+        (
+            "[[link]]\nname = \"x\"\na = \"net_af_packet0,iface=e2no\"\nb = \"net_null0\"\n".to_owned(),
+            vec!["net_af_packet0", "interface", "--verbose"],
+        ),
         ("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null0\"\n".to_owned(), vec!["net_null0", "refuse.toml:4:5"]),
         (taps("e2ka", "e2kb", "up = { bandwidth = \"20Mbot\" }"), vec!["20Mbot", "bandwidth"]),
     ] {
@@ -192,6 +222,76 @@ fn check_explains_and_needs_no_port() {
     let json = run(Command::new(weir_binary()).args(["check", "--json"]).arg(&file)).unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["link"][0]["up"]["bandwidth"], "20Mbit");
+}
+
+#[test]
+fn a_flood_of_questions_does_not_keep_it_from_stopping() {
+    let bench = Bench::new("flood");
+    let weir = bench.weir(IDLE);
+    let path = format!("/run/weir/{}.sock", weir.name);
+    let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    assert_conserved(&weir.show());
+    let go = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while go.load(Ordering::Relaxed) {
+                    let _ = UnixStream::connect(&path);
+                }
+            });
+        }
+        assert_conserved(&weir.show());
+        weir.stop(Signal::TERM);
+        go.store(false, Ordering::Relaxed);
+    });
+    drop(silent);
+}
+
+#[test]
+fn output_that_nobody_takes_is_no_panic() {
+    let bench = Bench::new("mute");
+    let weir = bench.weir(IDLE);
+    let file = bench.folder.join("e2e-mute.toml").display().to_string();
+    for args in [&["show", &weir.name][..], &["show", "--json", &weir.name], &["keys"], &["check", &file]] {
+        let gone = |fails: bool| {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let full = fs::File::options().write(true).open("/dev/full").unwrap();
+            let out = if fails { Stdio::from(full) } else { Stdio::from(writer) };
+            Command::new(weir_binary()).args(args).stdout(out).output().unwrap()
+        };
+        let (seen_enough, full) = (gone(false), gone(true));
+        assert!(seen_enough.status.success(), "{args:?}: {seen_enough:?}");
+        assert_eq!(full.status.code(), Some(1), "{args:?}: {full:?}");
+        assert!(String::from_utf8_lossy(&full.stderr).contains("standard output"), "{args:?}: {full:?}");
+    }
+    weir.stop(Signal::TERM);
+}
+
+#[test]
+fn whoever_may_not_is_told_what_to_do() {
+    let bench = Bench::new("nobody");
+    let weir = bench.weir(IDLE);
+    let binary = bench.folder.join("weir");
+    fs::copy(weir_binary(), &binary).unwrap();
+    let file = bench.folder.join("e2e-nobody.toml");
+    let nobody = |args: &[&str]| {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary).args(args);
+        let output = setpriv.env_remove("XDG_RUNTIME_DIR").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let run = nobody(&["run", file.to_str().unwrap(), "--name", "e2e-nobody-else"]);
+    assert!(run.contains("/run/weir") && run.contains("run as root"), "{run}");
+    for args in [&["show"][..], &["show", &weir.name]] {
+        let show = nobody(args);
+        assert!(show.contains("belongs to another user"), "{show}");
+    }
+    let unknown = Command::new(weir_binary()).args(["show", "e2e-no-such"]).output().unwrap();
+    let unknown = String::from_utf8(unknown.stderr).unwrap();
+    assert!(unknown.contains("running: ") && unknown.contains(&weir.name), "{unknown}");
+    weir.stop(Signal::TERM);
 }
 
 /// A folder for one test's files; nothing of the test may be left once it is dropped.
@@ -332,6 +432,9 @@ fn assert_conserved(show: &Value) {
         }
     }
 }
+
+/// Ports that receive nothing.
+const IDLE: &str = "[[link]]\nname = \"idle\"\na = \"net_null0,no-rx=1\"\nb = \"net_null1,no-rx=1\"\n";
 
 fn taps(a: &str, b: &str, more: &str) -> String {
     format!("[[link]]\nname = \"e2e\"\na = \"net_tap0,iface={a}\"\nb = \"net_tap1,iface={b}\"\n{more}\n")

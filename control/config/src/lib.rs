@@ -16,7 +16,9 @@ pub mod error;
 mod file;
 pub mod model;
 pub mod schema;
+pub mod tc;
 pub mod units;
+mod words;
 
 use std::path::Path;
 
@@ -41,7 +43,7 @@ pub struct Loaded {
 /// It cannot be read, or something in it is wrong.
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
     let text =
-        std::fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+        std::fs::read_to_string(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
     Ok(parse(&path.display().to_string(), &text)?)
 }
 

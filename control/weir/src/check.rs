@@ -1,8 +1,10 @@
 //! `weir check` and `weir keys`.
 
 use crate::plan::{Machine, environment, plan};
+use crate::say::{complain, say};
 use anyhow::Result;
 use config::{Loaded, schema::Schema};
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 pub fn load(file: &Path) -> Result<Loaded> {
     let loaded = config::load(file)?;
     for warning in &loaded.warnings {
-        eprintln!("{warning}");
+        complain(&warning.to_string());
     }
     Ok(loaded)
 }
@@ -29,30 +31,47 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     let effective = config.to_toml();
     if json {
         let value: serde_json::Value = serde_json::to_value(effective.parse::<toml::Table>()?)?;
-        println!("{value:#}");
+        say(&format!("{value:#}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("# {} is right. With all defaults filled in it says:\n", file.display());
-    println!("{effective}");
-    println!("# EAL arguments on this machine: {}", environment.args.join(" "));
-    println!("# Packet memory:");
+    let mut text =
+        format!("# {} is right. With all defaults filled in it says:\n\n{effective}\n", file.display());
+    writeln!(text, "# EAL arguments on this machine: {}", environment.args.join(" "))?;
+    writeln!(text, "# Packet memory:")?;
     for link in plan(&config, [0; 16]).links {
         let pools = link.pools(environment.lcores);
         for (port, sum) in [&link.a, &link.b].into_iter().zip(pools) {
             let mebibytes = sum.bytes(environment.hugepages) as f64 / f64::from(1 << 20);
-            println!("#   {} {}: {sum}, {mebibytes:.1} MiB", link.name, port.devargs);
+            writeln!(text, "#   {} {}: {sum}, {mebibytes:.1} MiB", link.name, port.devargs)?;
         }
     }
     let kind = if environment.hugepages { "hugepages" } else { "ordinary memory" };
-    println!("#   together {:.1} MiB of {kind}", environment.packet_memory as f64 / f64::from(1 << 20));
+    let together = environment.packet_memory as f64 / f64::from(1 << 20);
+    writeln!(text, "#   together {together:.1} MiB of {kind}")?;
+    say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints each direction in both forms: as a line of tc and in keys.
+///
+/// # Errors
+/// Everything that is wrong with the file.
+pub fn explain(file: &Path) -> Result<ExitCode> {
+    for link in load(file)?.config.links {
+        for (way, direction) in [("up", &link.up), ("down", &link.down)] {
+            let Some(direction) = direction else { continue };
+            println!("# link \"{}\" {way}, as tc has it:\ntc = \"{}\"", link.name, direction.to_tc());
+            println!("# the same in keys:\n[link.{way}]\n{}", direction.to_toml(way));
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Lists every key.
 ///
 /// # Errors
-/// None; the signature is that of every command.
+/// Standard output takes no more.
 pub fn keys() -> Result<ExitCode> {
-    print!("{}", Schema);
+    say(&Schema.to_string())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// weir: a traffic shaper on DPDK.
 ///
 /// It sits between two ports as a bump in the wire, keeps every flow fair and every queue short
-/// with fq_codel, and sends at the rate you give it.
+/// with fq_codel or cake, and sends at the rate you give it.
 #[derive(Debug, Parser)]
 #[command(version, about, long_about, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
@@ -28,6 +28,9 @@ pub enum Command {
         /// Print the effective configuration as JSON.
         #[arg(long)]
         json: bool,
+        /// Print each direction both as a line of tc (tc = "cake ...") and in keys.
+        #[arg(long, conflicts_with = "json")]
+        explain: bool,
     },
     /// Shape traffic until SIGINT or SIGTERM (needs root).
     ///
@@ -60,7 +63,7 @@ pub enum Command {
 const EXAMPLES: &str = "\
 Examples:
   weir check configs/home.toml        what does this file mean, is it right?
-  weir run configs/net_tap.toml       shape between two taps, nothing but root needed
+  weir run configs/home.toml          shape between two taps, nothing but root needed
   weir show                           what is it doing?
   weir show --json | jq .links        the same for a program
 

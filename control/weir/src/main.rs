@@ -6,6 +6,7 @@ mod observe;
 mod plan;
 mod report;
 mod run;
+mod say;
 mod show;
 mod socket;
 
@@ -15,7 +16,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Check { file, json } => check::check(&file, json),
+        Command::Check { file, explain: true, .. } => check::explain(&file),
+        Command::Check { file, json, .. } => check::check(&file, json),
         Command::Run { file, name, verbose } => run::run(&file, name, verbose),
         Command::Show { name, json } => show::show(name.as_deref(), json),
         Command::Keys => check::keys(),
@@ -23,7 +25,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            say::complain(&format!("weir: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -4,9 +4,10 @@ use crate::check::load;
 use crate::observe::{Instance, observe};
 use crate::plan::{Machine, environment, plan};
 use crate::socket::Socket;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use dpdk::Eal;
 use engine::line::Line;
+use engine::plan::StartError;
 use std::io::{Read, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,12 +25,12 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let name = instance_name(file, name)?;
     // Before anything is opened, so that no signal finds us half way.
     let stop = Stop::on_signal()?;
-    let socket = Socket::claim(&name)?;
+    let mut socket = Socket::claim(&name)?;
     let environment = environment(&config, &Machine::look());
     let eal_config = environment.eal(&name, verbose);
     let _folder = RuntimeFolder::of(&eal_config.file_prefix);
     let eal = Eal::init(&eal_config)?;
-    let mut line = Line::start(&eal, &plan(&config, secret()?))?;
+    let mut line = Line::start(&eal, &plan(&config, secret()?)).map_err(|error| refused(error, verbose))?;
     warn(&line);
     let instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
@@ -43,7 +44,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         Eal::version(),
         instance.name
     );
-    let failed = serve(&mut line, &instance, &stop, &socket);
+    let failed = serve(&mut line, &instance, &stop, &mut socket);
     line.stop();
     let _ = write!(stdout(), "{}", observe(&instance, &line));
     if failed {
@@ -53,9 +54,15 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
 }
 
 /// Follows links and answers questions until told to stop; `true` if a worker died.
-fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &Socket) -> bool {
-    while !stop.wait(TEND) {
+fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &mut Socket) -> bool {
+    for round in 1_u64.. {
+        if stop.wait(TEND) {
+            break;
+        }
         line.tend();
+        if round.is_multiple_of(COLLECT) {
+            refresh(line, stop);
+        }
         socket.answer(|| {
             refresh(line, stop);
             Ok(serde_json::to_string_pretty(&observe(instance, line))?)
@@ -154,6 +161,13 @@ fn instance_name(file: &Path, given: Option<String>) -> Result<String> {
     Ok(name)
 }
 
+/// Why nothing was started, and how to hear it from the driver.
+fn refused(error: StartError, verbose: bool) -> anyhow::Error {
+    let more =
+        if verbose { "" } else { "\n  help: --verbose prints what DPDK and the driver say themselves" };
+    anyhow!("{error}{more}")
+}
+
 /// Sixteen bytes that nobody can know.
 fn secret() -> Result<[u8; 16]> {
     let mut secret = [0; 16];
@@ -166,6 +180,10 @@ fn secret() -> Result<[u8; 16]> {
 /// How often links are looked at and questions answered: a fifth of the 100 ms that packets are
 /// held for a lost link by default.
 const TEND: Duration = Duration::from_millis(20);
+
+/// Rounds after which the workers' pages are fetched unasked: every 10 s, before a waiting time's 32-bit
+/// count can run full (at 400 Mpps).
+const COLLECT: u64 = 500;
 
 /// How long a worker may take to send its statistics, in milliseconds.
 const PATIENCE_MS: u32 = 200;

@@ -1,6 +1,7 @@
 //! `weir show`.
 
 use crate::report::Report;
+use crate::say::say;
 use crate::socket;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
@@ -12,11 +13,11 @@ use std::process::ExitCode;
 pub fn show(name: Option<&str>, json: bool) -> Result<ExitCode> {
     let document = socket::ask(name)?;
     if json {
-        println!("{document}");
+        say(&format!("{document}\n"))?;
     } else {
         let report: Report = serde_json::from_str(&document)
             .context("the instance's answer cannot be read: is it another version of weir?")?;
-        print!("{report}");
+        say(&report.to_string())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,15 @@
 //! The unix socket of an instance: connect, read one JSON document, done.
 //!
 //! It lies in a directory that only its owner may enter. A reader that is slow or hostile holds
-//! up nobody: each answer is one write with a time limit, one connection at a time.
+//! up nobody: nothing here waits for a reader, and what one call does is bounded.
 
 use anyhow::{Context, Result, bail};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A listening socket that is removed when dropped.
@@ -15,6 +17,16 @@ use std::time::Duration;
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
+    readers: Vec<Reader>,
+}
+
+/// One who has asked and has not taken the whole answer yet.
+#[derive(Debug)]
+struct Reader {
+    stream: UnixStream,
+    document: Arc<[u8]>,
+    sent: usize,
+    patience: u32,
 }
 
 impl Socket {
@@ -24,11 +36,25 @@ impl Socket {
     /// Another instance answers under this name, or the directory cannot be used.
     pub fn claim(name: &str) -> Result<Self> {
         let dir = directory();
+        Self::claim_in(&dir, name).map_err(|error| match error.downcast_ref::<std::io::Error>() {
+            Some(cause) if cause.kind() == ErrorKind::PermissionDenied => error.context(format!(
+                "{} belongs to another user: run as root, or with XDG_RUNTIME_DIR set to a directory of yours",
+                dir.display()
+            )),
+            _ => error,
+        })
+    }
+
+    fn claim_in(dir: &Path, name: &str) -> Result<Self> {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&dir)
+            .create(dir)
             .with_context(|| format!("cannot create {}", dir.display()))?;
+        // Two that start at once look one after the other, or the second would remove the socket
+        // of the first as one left behind. Let go at the end of this function.
+        let turn = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        turn.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
         let path = dir.join(format!("{name}.sock"));
         if UnixStream::connect(&path).is_ok() {
             bail!("an instance named {name:?} is running; stop it, or give this one another --name");
@@ -39,19 +65,46 @@ impl Socket {
             UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path })
+        Ok(Self { listener, path, readers: Vec::new() })
     }
 
-    /// Answers everybody who waits.
-    pub fn answer(&self, mut document: impl FnMut() -> Result<String>) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
-            // Whoever asked and went away, or asked for nothing, is no concern of ours.
-            let _ = stream
-                .set_nonblocking(false)
-                .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-                .map_err(anyhow::Error::from)
-                .and_then(|()| Ok(stream.write_all(document()?.as_bytes())?));
+    /// Answers those who wait, at most [`READERS`] at a time and all with one document, and goes on
+    /// with those who had no room for all of theirs.
+    pub fn answer(&mut self, document: impl FnOnce() -> Result<String>) {
+        self.readers.retain_mut(Reader::wants_more);
+        let asking: Vec<_> = std::iter::from_fn(|| self.listener.accept().ok())
+            .take(READERS - self.readers.len())
+            .map(|(stream, _)| stream)
+            .collect();
+        if asking.is_empty() {
+            return;
         }
+        let Ok(document) = document() else { return };
+        let document: Arc<[u8]> = document.into_bytes().into();
+        for stream in asking.into_iter().filter(|stream| stream.set_nonblocking(true).is_ok()) {
+            let mut reader = Reader { stream, document: document.clone(), sent: 0, patience: PATIENCE };
+            if reader.wants_more() {
+                self.readers.push(reader);
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Sends what the socket takes now; `false` when all is sent, or whoever asked is gone or too slow.
+    fn wants_more(&mut self) -> bool {
+        while let Some(rest) = self.document.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write(rest) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.patience = self.patience.saturating_sub(1);
+                    return self.patience > 0;
+                }
+                Err(_) => return false,
+            }
+        }
+        false
     }
 }
 
@@ -66,30 +119,59 @@ impl Drop for Socket {
 /// # Errors
 /// No such instance, several and no name given, or it does not answer.
 pub fn ask(name: Option<&str>) -> Result<String> {
+    let dir = directory();
     let name = match name {
         Some(name) => name.to_owned(),
-        None => the_only_one()?,
+        None => the_only_one(&dir)?,
     };
-    let path = directory().join(format!("{name}.sock"));
-    let mut stream = UnixStream::connect(&path)
-        .with_context(|| format!("no instance named {name:?} answers at {}", path.display()))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let path = dir.join(format!("{name}.sock"));
+    let mut stream = match UnixStream::connect(&path) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => bail!(not_the_owner(&dir)),
+        Err(_) => bail!("no instance named {name:?} is running; {}", running(&instances(&dir)?)),
+    };
+    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     let mut document = String::new();
-    stream.read_to_string(&mut document).with_context(|| format!("instance {name:?} does not answer"))?;
+    stream.read_to_string(&mut document).with_context(|| {
+        format!("instance {name:?} does not answer within {} s: is it stopped?", ANSWER_WITHIN.as_secs())
+    })?;
+    if document.is_empty() {
+        bail!("instance {name:?} gave no answer: it is starting or stopping, ask again");
+    }
     Ok(document)
 }
 
-fn the_only_one() -> Result<String> {
-    let dir = directory();
-    let mut names: Vec<String> = std::fs::read_dir(&dir)
-        .map(|entries| entries.flatten().filter_map(|entry| instance(&entry.path())).collect())
-        .unwrap_or_default();
-    names.sort();
+fn the_only_one(dir: &Path) -> Result<String> {
+    let names = instances(dir)?;
     match names.as_slice() {
-        [] => bail!("no instance is running (nothing in {}); start one with `weir run FILE`", dir.display()),
         [name] => Ok(name.clone()),
+        [] => bail!("no instance is running (nothing in {}); {}", dir.display(), running(&names)),
         several => bail!("several instances are running, name one of them: {}", several.join(", ")),
     }
+}
+
+/// What to do when the one that was asked for is not there.
+fn running(names: &[String]) -> String {
+    if names.is_empty() {
+        return "start one with `weir run FILE`".to_owned();
+    }
+    format!("running: {}", names.join(", "))
+}
+
+/// The names of those that run, sorted.
+fn instances(dir: &Path) -> Result<Vec<String>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => bail!(not_the_owner(dir)),
+        Err(_) => return Ok(Vec::new()),
+    };
+    let mut names: Vec<_> = entries.flatten().filter_map(|entry| instance(&entry.path())).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn not_the_owner(dir: &Path) -> String {
+    format!("{} belongs to another user: ask as the user that runs weir, usually root", dir.display())
 }
 
 fn instance(path: &Path) -> Option<String> {
@@ -105,5 +187,74 @@ fn directory() -> PathBuf {
     }
 }
 
-/// How long one reader may take for its answer.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Most answers under way. More have to wait, in the listener's queue.
+const READERS: usize = 64;
+
+/// How often a reader without room is tried again; at fifty looks a second, two seconds.
+const PATIENCE: u32 = 100;
+
+/// How long an instance may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory of one test, gone with it.
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(test: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("weir-socket-{test}-{}", std::process::id())))
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn of_many_that_claim_a_name_at_once_one_gets_it() {
+        let dir = Dir::new("claim");
+        for _ in 0..20 {
+            let claims: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> =
+                    (0..8).map(|_| scope.spawn(|| Socket::claim_in(&dir.0, "one"))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1);
+            for error in claims.iter().filter_map(|claim| claim.as_ref().err()) {
+                assert!(error.to_string().contains("\"one\" is running"), "{error:#}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_call_answers_a_bounded_number_and_waits_for_none() {
+        let dir = Dir::new("crowd");
+        let mut socket = Socket::claim_in(&dir.0, "one").unwrap();
+        let long = "x".repeat(4 << 20);
+        let connect = || UnixStream::connect(dir.0.join("one.sock")).unwrap();
+        let silent: Vec<_> = (0..READERS + 1).map(|_| connect()).collect();
+        socket.answer(|| Ok(long.clone()));
+        assert_eq!(socket.readers.len(), READERS, "none of them reads");
+        for _ in 0..PATIENCE {
+            socket.answer(|| Ok("short".to_owned()));
+        }
+        assert!(socket.readers.len() <= 1, "they were given up");
+        drop(silent);
+        let mut reader = connect();
+        reader.set_nonblocking(true).unwrap();
+        let mut got = Vec::new();
+        loop {
+            socket.answer(|| Ok(long.clone()));
+            match reader.read_to_end(&mut got) {
+                Ok(_) => break,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        assert!(got == long.as_bytes(), "a reader that reads gets all, in as many calls as it takes");
+    }
+}

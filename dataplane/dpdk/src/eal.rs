@@ -296,7 +296,11 @@ fn attach_remedy(errno: Errno) -> &'static str {
         libc::ENODEV | libc::ENOENT => {
             "no such device or no driver for it: check the name, that the driver's plugin is installed, and that a PCI device is bound to vfio-pci"
         }
-        libc::EACCES | libc::EPERM => "run as root",
+        // net_af_packet and others return -1, which is EPERM, for whatever went wrong.
+        libc::EPERM => {
+            "run as root; as root it means that the driver failed: check that the interface or file in the device's arguments exists"
+        }
+        libc::EACCES => "run as root",
         libc::ENOMEM => "give the EAL more memory (-m)",
         _ => {
             "check the device's arguments against the driver's guide; raise the log level to see the driver's reason"

@@ -20,7 +20,7 @@
 )]
 
 use dpdk::{Burst, Eal, EalConfig, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring};
-use engine::classify::Classifier;
+use engine::classify::{Classifier, Wants};
 use engine::clock::Clock;
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
@@ -100,7 +100,7 @@ impl<'a> Rig<'a> {
         let limiter = Limiter::new(Rate::from_bits_per_sec(bits_per_sec), CATCH_UP).unwrap();
         let egress = Egress::new(qdisc, Some(limiter), Overhead::default(), SplitMix::new(1, 2));
         let settings = Settings { mtu: 1500, link_down_hold: Duration::from_millis(100) };
-        let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), false);
+        let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), Wants::default(), &[]);
         let direction = Direction::new(rx, tx, classifier, egress, settings);
         let worker = Worker::new(vec![direction], mailbox::pair().1);
         let clock = Clock::start(eal);

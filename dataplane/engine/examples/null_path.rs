@@ -23,7 +23,7 @@
 )]
 
 use dpdk::{Burst, Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
-use engine::classify::Classifier;
+use engine::classify::{Classifier, Wants};
 use engine::clock::Clock;
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
@@ -86,7 +86,7 @@ impl Bench {
         let params = Params::FqCodel(fq_codel::Params::default());
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
         let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2));
-        let classifier = Classifier::new(FlowHasher::new(SECRET), false);
+        let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::default(), &[]);
         let settings = Settings { mtu: 1500, link_down_hold: Duration::from_millis(1_000) };
         let direction = Direction::new(rx, tx, classifier, egress, settings);
         let (control, mailbox) = mailbox::pair();

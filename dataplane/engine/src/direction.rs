@@ -4,12 +4,13 @@
 //! Invariant between turns: received = sent + lost + waiting, packets and bytes alike, where
 //! waiting is what the egress and the out-box hold. Nothing else holds a packet.
 
-use crate::classify::{self, Classifier, ETHERNET};
+use crate::classify::{self, Classifier, ETHERNET, Headers};
 use crate::counters::{Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::page::DirectionPage;
+use crate::sojourn::Sojourn;
 use dpdk::{Burst, Mbuf, RxQueue, TxQueue};
-use shaper::packet::{Delivery, Piece};
+use shaper::packet::{Arrival, Delivery, Piece};
 use shaper::time::{Duration, Instant};
 use shaper::wire::ecn::{self, Rewrite};
 
@@ -170,6 +171,11 @@ impl Direction {
         &self.egress
     }
 
+    /// Gives away how long packets waited since the last time, in exchange for an empty one.
+    pub fn exchange_sojourn(&mut self, sojourn: &mut Sojourn) {
+        self.egress.exchange_sojourn(sojourn);
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
@@ -281,9 +287,15 @@ impl Direction {
         }
         let seen = self.classifier.classify(&packet);
         let losses = &mut self.counters.losses;
-        let piece = Piece::single(packet, len, seen.truesize);
         let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
-        self.egress.enqueue(now, &seen.arrival, seen.is_control, piece, doomed);
+        let headers;
+        let mut arrival: Arrival<'_> = seen.arrival;
+        if seen.wants_headers {
+            headers = Headers::read(&packet, arrival.network_offset);
+            arrival.network = headers.as_slice();
+        }
+        let piece = Piece::single(packet, len, seen.truesize);
+        self.egress.enqueue(now, &arrival, seen.is_control, piece, doomed);
     }
 
     /// Why the egress port could never send the packet. Found out before it is queued: a driver that

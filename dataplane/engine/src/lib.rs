@@ -19,4 +19,6 @@ pub mod mailbox;
 pub mod page;
 pub mod plan;
 pub mod pool;
+pub mod sojourn;
+mod tap;
 pub mod worker;

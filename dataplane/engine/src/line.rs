@@ -10,6 +10,8 @@ use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Way};
+use crate::sojourn::{Sojourn, Total};
+use crate::tap::Tap;
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
@@ -56,6 +58,7 @@ pub struct LinePort {
     pub pool: Mempool,
     /// What it does without.
     pub warnings: Vec<PortWarning>,
+    pub(crate) tap: Option<Tap>,
 }
 
 /// One worker, as control sees it.
@@ -67,7 +70,11 @@ pub struct LineWorker {
     pub clock: &'static str,
     /// Its last statistics.
     pub page: Page,
+    /// How long packets waited in each direction since the start.
+    pub sojourn: Vec<Total>,
     control: Control,
+    /// Whether its statistics are under way.
+    asked: bool,
     /// `None` once it has been stopped.
     handle: Option<LcoreHandle<Worker>>,
 }
@@ -132,23 +139,14 @@ impl Line {
 
     /// Asks every worker for its statistics; they come within a turn, see [`Line::fetch`]. A worker
     /// that is stuck is asked no more, its last page stays.
-    pub fn ask(&self) {
-        for worker in self.workers.iter().filter(|worker| worker.handle.is_some()) {
-            let page = Box::new(Page::new(worker.page.directions.len()));
-            let _ = worker.control.send(Command::Report(page));
-        }
+    pub fn ask(&mut self) {
+        self.workers.iter_mut().filter(|worker| worker.handle.is_some()).for_each(LineWorker::ask);
     }
 
-    /// Takes the statistics that have come; `true` if every worker that runs has sent some.
+    /// Takes the statistics that have come; `true` once every worker that was asked has sent some.
     pub fn fetch(&mut self) -> bool {
-        let mut all = true;
-        for worker in self.workers.iter_mut().filter(|worker| worker.handle.is_some()) {
-            match worker.control.page() {
-                Some(page) => worker.page = *page,
-                None => all = false,
-            }
-        }
-        all
+        self.workers.iter_mut().for_each(LineWorker::fetch);
+        !self.workers.iter().any(|worker| worker.asked)
     }
 
     /// Whether a worker has ended by itself, which it never should.
@@ -164,8 +162,11 @@ impl Line {
         }
         for worker in &mut self.workers {
             let Some(handle) = worker.handle.take() else { continue };
-            if let Ok(ended) = handle.join() {
-                ended.report(&mut worker.page);
+            if let Ok(mut ended) = handle.join() {
+                let mut page = worker.page.next();
+                ended.report(&mut page);
+                ended.exchange_sojourn(&mut page);
+                worker.keep(page);
             }
         }
     }
@@ -199,30 +200,60 @@ impl LineLink {
 impl LinePort {
     /// Whether the link is up and the device is there.
     pub fn is_up(&self) -> bool {
-        !self.port.vanished() && (self.port.link().is_ok_and(|link| link.up) || self.is_elsewhere())
-    }
-
-    /// Whether this is a tap in another network namespace. Its driver asks for the link state in the
-    /// namespace that it was made in, so it says "down" for ever, while frames pass.
-    fn is_elsewhere(&self) -> bool {
-        self.info.driver == "net_tap"
-            && nix::net::if_::if_nameindex()
-                .is_ok_and(|here| here.iter().all(|interface| interface.index() != self.info.if_index))
+        !self.port.vanished()
+            && (self.port.link().is_ok_and(|link| link.up)
+                || self.tap.as_ref().is_some_and(Tap::is_elsewhere))
     }
 }
 
 impl LineWorker {
+    fn keep(&mut self, page: Page) {
+        self.page = page;
+        for (total, sojourn) in self.sojourn.iter_mut().zip(&self.page.sojourn) {
+            total.add(sojourn);
+        }
+    }
+
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
-        let (cause, page) = (clock.source(), Page::new(directions.len()));
+        let page = Page {
+            sojourn: directions.iter().map(|direction| Sojourn::like(direction.egress().sojourn())).collect(),
+            ..Page::new(directions.len())
+        };
+        let sojourn = directions.iter().map(|_| Total::default()).collect();
+        let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
             // Naps end on time then; without it they end late, which is no failure.
             let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
             worker.run(clock, poll)
         })?;
-        Ok(Self { lcore: lcore.id(), clock: cause, page, control, handle: Some(handle) })
+        Ok(Self {
+            lcore: lcore.id(),
+            clock: cause,
+            page,
+            sojourn,
+            control,
+            asked: false,
+            handle: Some(handle),
+        })
+    }
+
+    fn ask(&mut self) {
+        // What came too late for the one who asked last time still counts.
+        while let Some(page) = self.control.page() {
+            self.keep(*page);
+        }
+        let page = Box::new(self.page.next());
+        self.asked = self.control.send(Command::Report(page)).is_ok();
+    }
+
+    fn fetch(&mut self) {
+        if let Some(page) = self.control.page() {
+            self.keep(*page);
+            self.asked = false;
+        }
     }
 }
 
@@ -240,3 +271,49 @@ fn tell(workers: &[LineWorker], link: &LineLink, side: Side, up: bool) -> bool {
 
 /// The kernel may delay a nap by 50 µs by default, which would double it.
 const TIMER_SLACK_NS: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::Mailbox;
+    use shaper::time::Instant;
+
+    fn worker() -> (LineWorker, Mailbox) {
+        let (control, mailbox) = mailbox::pair();
+        let worker =
+            LineWorker { lcore: 1, clock: "none", page: Page::new(0), control, asked: false, handle: None };
+        (worker, mailbox)
+    }
+
+    /// Does what a worker does with one command.
+    fn serve(mailbox: &Mailbox, at: u64) {
+        let Some(Command::Report(mut page)) = mailbox.take() else { panic!("not asked") };
+        page.at = Instant::from_nanos(at);
+        assert!(mailbox.give(page).is_none());
+    }
+
+    #[test]
+    fn workers_may_answer_one_after_the_other() {
+        let ((one, first), (two, second)) = (worker(), worker());
+        let mut line = Line { workers: vec![one, two], links: Vec::new() };
+        line.workers.iter_mut().for_each(LineWorker::ask);
+        assert!(!line.fetch());
+        serve(&first, 5);
+        assert!(!line.fetch());
+        serve(&second, 6);
+        assert!(line.fetch(), "both have come, if not at once");
+        assert_eq!([5, 6], [0, 1].map(|worker: usize| line.workers[worker].page.at.as_nanos()));
+    }
+
+    #[test]
+    fn an_answer_that_came_too_late_is_not_taken_for_the_next() {
+        let (mut worker, mailbox) = worker();
+        worker.ask();
+        worker.fetch();
+        serve(&mailbox, 5);
+        worker.ask();
+        serve(&mailbox, 6);
+        worker.fetch();
+        assert_eq!(worker.page.at.as_nanos(), 6);
+    }
+}

@@ -112,6 +112,7 @@ pub fn slots(params: &Params) -> u32 {
     let limit = match params {
         Params::Fifo(fifo) => fifo.limit,
         Params::FqCodel(fq_codel) => fq_codel.limit.min(fq_codel.memory_limit / TRUESIZE),
+        Params::Cake(cake) => cake.memory_limit() / TRUESIZE,
     };
     limit.saturating_add(1)
 }
@@ -122,7 +123,8 @@ const L2_MAX: u32 = 14 + 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shaper::qdisc::{fifo, fq_codel};
+    use shaper::qdisc::{cake, fifo, fq_codel};
+    use shaper::units::Rate;
 
     #[test]
     fn the_sum_counts_every_place_a_packet_can_be() {
@@ -139,5 +141,11 @@ mod tests {
         assert_eq!(slots(&fifo), 1001);
         let wide = fq_codel::Params { limit: u32::MAX, memory_limit: 32 << 20, ..Default::default() };
         assert_eq!(slots(&Params::FqCodel(wide)), (32 << 20) / TRUESIZE + 1);
+        let asked = cake::Params { memlimit: Some(1 << 20), ..Default::default() };
+        assert_eq!(slots(&Params::Cake(asked)), (1 << 20) / TRUESIZE + 1);
+        let rate = Some(Rate::from_bits_per_sec(100_000_000));
+        let by_rate = cake::Params { bandwidth: rate, ..Default::default() };
+        assert_eq!(slots(&Params::Cake(by_rate)), 5_000_000 / TRUESIZE + 1, "four times rate and rtt");
+        assert_eq!(slots(&Params::Cake(cake::Params::default())), 10_240 * 1_514 / TRUESIZE + 1);
     }
 }

@@ -5,4 +5,5 @@
 pub mod drive;
 pub mod net;
 pub mod nic;
+pub mod recorded;
 pub mod replay;

@@ -63,7 +63,7 @@ fn draw(bytes: &mut Bytes<'_>) -> Params {
         ingress: bytes.is_set(),
         autorate_ingress: bytes.is_set(),
         fwmark: [0, 0xf, 0x8000_0000][bytes.below(3) as usize],
-        handle: 0x8001_0000,
+        handle: Some(0x8001),
         max_frame: [1_514, 64, 9_014, 65_535][bytes.below(4) as usize],
     }
 }

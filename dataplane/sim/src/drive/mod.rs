@@ -166,6 +166,7 @@ impl<'a, S: Subject> Drive<'a, S> {
             src_hash: flow % 5 * 1_024,
             dst_hash: flow % 3,
             ds,
+            dscp: None,
             is_arp: self.bytes.below(32) == 0,
             network_offset: offset,
             len: 1_514,

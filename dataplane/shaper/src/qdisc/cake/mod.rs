@@ -167,6 +167,26 @@ impl<P, C: Conformance> Cake<P, C> {
         self.shared.wakeup
     }
 
+    /// When the shaper lets the next packet go.
+    #[inline]
+    pub fn due(&self) -> Instant {
+        if self.shared.byte_time.is_unlimited() { Instant::ZERO } else { self.shared.clocks.due() }
+    }
+
+    /// Charges the shaper for a frame of `adjusted` bytes, overhead included, that leaves `now` past
+    /// the queues and so counts in no tin.
+    #[inline]
+    pub fn charge(&mut self, now: Instant, adjusted: u32) {
+        let shared = &mut self.shared;
+        if shared.byte_time.is_unlimited() {
+            return;
+        }
+        if shared.is_empty() {
+            shared.clocks.start(now);
+        }
+        shared.clocks.charge::<C>(shared.byte_time, adjusted, false);
+    }
+
     /// Everything counted, as of now.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;

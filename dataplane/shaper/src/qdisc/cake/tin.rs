@@ -344,7 +344,8 @@ impl<C: Conformance> Tin<C> {
         let dst = if self.mode.isolates_dst() { self.dst.bulk(flow.dst) } else { 0 };
         let load = src.max(dst).max(1);
         let share = if load == 1 { 65535 } else { 65535 / u32::from(load) };
-        ((u32::from(self.stats.flow_quantum) * share + u32::from(rng.next_u16())) >> 16) as i32
+        let bytes = (u32::from(self.stats.flow_quantum) * share + u32::from(rng.next_u16())) >> 16;
+        if C::CAKE_QUANTUM_ZERO { bytes as i32 } else { bytes.max(1) as i32 }
     }
 
     /// Each flow that is not idle holds its hosts, each bulk flow counts in them.
