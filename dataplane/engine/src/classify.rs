@@ -30,9 +30,9 @@ pub struct Wants {
 
 /// What was read.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
-    /// For the discipline.
-    pub arrival: Arrival<'static>,
+pub struct Seen<'a> {
+    /// For the discipline. Its [`Arrival::network`] is filled by whoever keeps the bytes.
+    pub arrival: Arrival<'a>,
     /// Keeps a link alive: goes through the control queue.
     pub is_control: bool,
     /// Memory the packet occupies in bytes.
@@ -89,7 +89,7 @@ impl Classifier {
 
     /// Reads one frame. Frames that make no sense are ordinary: hashed by what can be read of them.
     #[inline]
-    pub fn classify(&self, packet: &Mbuf) -> Seen {
+    pub fn classify<'a>(&self, packet: &Mbuf) -> Seen<'a> {
         let head = packet.head();
         if head.len() >= LOOKED_AT || head.len() == packet.pkt_len() as usize {
             self.read(head, packet)
@@ -100,14 +100,14 @@ impl Classifier {
 
     /// The headers are spread over several segments: read a copy.
     #[cold]
-    fn gather(&self, packet: &Mbuf) -> Seen {
+    fn gather<'a>(&self, packet: &Mbuf) -> Seen<'a> {
         let mut bytes = [0; LOOKED_AT];
         let there = packet.read(0, &mut bytes);
         self.read(bytes.get(..there).unwrap_or_default(), packet)
     }
 
     #[inline]
-    fn read(&self, head: &[u8], packet: &Mbuf) -> Seen {
+    fn read<'a>(&self, head: &[u8], packet: &Mbuf) -> Seen<'a> {
         let mut seen = Dissected::NOTHING;
         dissect_into(&mut seen, head, packet.pkt_len() as usize);
         let (src_hash, dst_hash) = if self.wants.hosts { self.hasher.hosts(&seen.key) } else { (0, 0) };

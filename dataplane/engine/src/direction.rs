@@ -10,7 +10,7 @@ use crate::egress::Egress;
 use crate::page::DirectionPage;
 use crate::sojourn::Sojourn;
 use dpdk::{Burst, Mbuf, RxQueue, TxQueue};
-use shaper::packet::{Arrival, Delivery, Piece};
+use shaper::packet::{Delivery, Piece};
 use shaper::time::{Duration, Instant};
 use shaper::wire::ecn::{self, Rewrite};
 
@@ -285,17 +285,16 @@ impl Direction {
             self.counters.losses.add(loss, len);
             return;
         }
-        let seen = self.classifier.classify(&packet);
-        let losses = &mut self.counters.losses;
-        let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
         let headers;
-        let mut arrival: Arrival<'_> = seen.arrival;
+        let mut seen = self.classifier.classify(&packet);
         if seen.wants_headers {
-            headers = Headers::read(&packet, arrival.network_offset);
-            arrival.network = headers.as_slice();
+            headers = Headers::read(&packet, seen.arrival.network_offset);
+            seen.arrival.network = headers.as_slice();
         }
+        let losses = &mut self.counters.losses;
         let piece = Piece::single(packet, len, seen.truesize);
-        self.egress.enqueue(now, &arrival, seen.is_control, piece, doomed);
+        let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
+        self.egress.enqueue(now, &seen.arrival, seen.is_control, piece, doomed);
     }
 
     /// Why the egress port could never send the packet. Found out before it is queued: a driver that
