@@ -200,6 +200,10 @@ fn what_cannot_run_says_why_and_leaves_nothing() {
             vec!["net_af_packet0", "interface", "--verbose"],
         ),
         ("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null0\"\n".to_owned(), vec!["net_null0", "refuse.toml:4:5"]),
+        (
+            (0..40).map(|n| format!("[[link]]\nname = \"x{n}\"\na = \"net_null{n}\"\nb = \"net_ring{n}\"\n")).collect(),
+            vec!["40 links", "RTE_MAX_ETHPORTS"],
+        ),
         (taps("e2ka", "e2kb", "up = { bandwidth = \"20Mbot\" }"), vec!["20Mbot", "bandwidth"]),
     ] {
         let said = bench.refused("refuse", &file);
