@@ -158,6 +158,18 @@ fn kernel_interfaces_are_driven_by_af_packet_and_af_xdp() {
         assert_conserved(&show);
         let sent = show["links"][0]["directions"][0]["sent"]["packets"].as_u64().unwrap();
         assert!(sent >= 5, "{driver}: {show:#}");
+        let link = |state| run(Command::new("ip").args(["link", "set", "e2vb", state])).unwrap();
+        link("down");
+        weir.until("link down", |show| show["links"][0]["b"]["link_up"] == false);
+        assert_eq!(weir.show()["links"][0]["a"]["link_up"], true, "{driver}");
+        let _ = run(a.far.command("ping").args(["-c", "3", "-i", "0.1", "-W", "1", "192.0.2.2"]));
+        weir.until("given up", |show| {
+            show["links"][0]["directions"][0]["losses"]["link-down"]["packets"].as_u64() > Some(0)
+        });
+        link("up");
+        weir.until("link up", |show| show["links"][0]["b"]["link_up"] == true);
+        run(a.far.command("ping").args(["-c", "5", "-i", "0.2", "-W", "5", "192.0.2.2"])).unwrap();
+        assert_conserved(&weir.show());
         weir.stop(Signal::INT);
     }
 }
