@@ -143,6 +143,24 @@ fn every_virtual_port_starts_stops_and_starts_again() {
 }
 
 #[test]
+fn a_killed_instance_does_not_stand_in_the_way_of_the_next() {
+    let bench = Bench::new("kill");
+    let socket = |name: &str| bench.folder.join(name).display().to_string();
+    for port in [
+        format!("net_vhost0,iface={},queues=1", socket("vhost.sock")),
+        format!("net_memif0,role=server,id=0,socket={},socket-abstract=no", socket("memif.sock")),
+        "net_tap0,iface=e2ma".to_owned(),
+    ] {
+        let file = format!("[[link]]\nname = \"x\"\na = \"{port}\"\nb = \"net_null0,no-rx=1\"\n");
+        let killed = bench.weir(&file);
+        killed.process.stop(Signal::KILL, Duration::from_secs(5)).unwrap();
+        let next = bench.weir(&file);
+        assert_conserved(&next.show());
+        next.stop(Signal::TERM);
+    }
+}
+
+#[test]
 fn kernel_interfaces_are_driven_by_af_packet_and_af_xdp() {
     let interrupt = Interrupt::install().unwrap();
     for driver in ["net_af_packet", "net_af_xdp"] {

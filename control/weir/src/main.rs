@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod leftover;
 mod observe;
 mod plan;
 mod report;

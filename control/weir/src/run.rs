@@ -1,6 +1,7 @@
 //! `weir run`: from a file to a running dataplane and back.
 
 use crate::check::load;
+use crate::leftover;
 use crate::observe::{Instance, observe};
 use crate::plan::{Machine, environment, plan};
 use crate::socket::Socket;
@@ -30,6 +31,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let eal_config = environment.eal(&name, verbose);
     let _folder = RuntimeFolder::of(&eal_config.file_prefix);
     let eal = Eal::init(&eal_config)?;
+    leftover::sweep(&config);
     let mut line = Line::start(&eal, &plan(&config, secret()?)).map_err(|error| refused(error, verbose))?;
     warn(&line);
     let instance = Instance::new(name, file, config);
