@@ -189,6 +189,10 @@ fn kernel_interfaces_are_driven_by_af_packet_and_af_xdp() {
         run(a.far.command("ping").args(["-c", "5", "-i", "0.2", "-W", "5", "192.0.2.2"])).unwrap();
         assert_conserved(&weir.show());
         weir.stop(Signal::INT);
+        for end in ["e2va", "e2vb"] {
+            let found = run(Command::new("ip").args(["link", "show", end])).unwrap();
+            assert!(!found.contains("PROMISC"), "{driver} leaves {found}");
+        }
     }
 }
 
