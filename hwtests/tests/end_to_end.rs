@@ -117,6 +117,8 @@ fn two_instances_run_side_by_side_and_a_name_is_taken_once() {
     assert_eq!(two.show()["name"], "pair-two");
     let refused = bench.refused("pair-one", &taps("e2ge", "e2gf", ""));
     assert!(refused.contains("pair-one") && refused.contains("--name"), "{refused}");
+    let refused = bench.refused("pair-three", &taps("e2gb", "e2gf", ""));
+    assert!(refused.contains("e2gb") && refused.contains("process"), "{refused}");
     one.stop(Signal::INT);
     assert_eq!(two.show()["name"], "pair-two", "the other one goes on");
     two.stop(Signal::INT);

@@ -10,6 +10,7 @@ mod run;
 mod say;
 mod show;
 mod socket;
+mod taken;
 
 use clap::Parser;
 use cli::{Cli, Command};

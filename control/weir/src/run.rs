@@ -5,6 +5,7 @@ use crate::leftover;
 use crate::observe::{Instance, observe};
 use crate::plan::{Machine, environment, plan};
 use crate::socket::Socket;
+use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
 use dpdk::Eal;
 use engine::line::Line;
@@ -27,6 +28,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     // Before anything is opened, so that no signal finds us half way.
     let stop = Stop::on_signal()?;
     let mut socket = Socket::claim(&name)?;
+    taken::check(&config)?;
     let environment = environment(&config, &Machine::look());
     let eal_config = environment.eal(&name, verbose);
     let _folder = RuntimeFolder::of(&eal_config.file_prefix);
