@@ -2,8 +2,9 @@
 
 use crate::plan::{Machine, environment, plan};
 use crate::say::{complain, say};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use config::{Loaded, model::Config, schema::Schema};
+use dpdk::Eal;
 use engine::pool::cake_footprint;
 use shaper::qdisc::Params;
 use std::fmt::{self, Write as _};
@@ -18,6 +19,15 @@ pub fn load(file: &Path) -> Result<Loaded> {
     let loaded = config::load(file)?;
     for warning in &loaded.warnings {
         complain(&warning.to_string());
+    }
+    let (links, most) = (loaded.config.links.len(), Eal::MAX_PORTS);
+    if 2 * links > most {
+        bail!(
+            "{}: {links} links have {} ports, and this DPDK holds at most {most} (RTE_MAX_ETHPORTS)\n  \
+             help: run more instances, each with a part of the links, or a DPDK built with -Dmax_ethports=N",
+            file.display(),
+            2 * links
+        );
     }
     Ok(loaded)
 }
