@@ -167,6 +167,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_close",
     "rte_eth_dev_set_link_up",
     "rte_eth_dev_set_link_down",
+    "rte_eth_promiscuous_disable",
     "rte_eth_promiscuous_enable",
     "rte_eth_allmulticast_enable",
     "rte_eth_stats_get",

@@ -118,6 +118,8 @@ fn two_instances_run_side_by_side_and_a_name_is_taken_once() {
     assert_eq!(two.show()["name"], "pair-two");
     let refused = bench.refused("pair-one", &taps("e2ge", "e2gf", ""));
     assert!(refused.contains("pair-one") && refused.contains("--name"), "{refused}");
+    let refused = bench.refused("pair-three", &taps("e2gb", "e2gf", ""));
+    assert!(refused.contains("e2gb") && refused.contains("process"), "{refused}");
     one.stop(Signal::INT);
     assert_eq!(two.show()["name"], "pair-two", "the other one goes on");
     two.stop(Signal::INT);
@@ -144,6 +146,24 @@ fn every_virtual_port_starts_stops_and_starts_again() {
 }
 
 #[test]
+fn a_killed_instance_does_not_stand_in_the_way_of_the_next() {
+    let bench = Bench::new("kill");
+    let socket = |name: &str| bench.folder.join(name).display().to_string();
+    for port in [
+        format!("net_vhost0,iface={},queues=1", socket("vhost.sock")),
+        format!("net_memif0,role=server,id=0,socket={},socket-abstract=no", socket("memif.sock")),
+        "net_tap0,iface=e2ma".to_owned(),
+    ] {
+        let file = format!("[[link]]\nname = \"x\"\na = \"{port}\"\nb = \"net_null0,no-rx=1\"\n");
+        let killed = bench.weir(&file);
+        killed.process.stop(Signal::KILL, Duration::from_secs(5)).unwrap();
+        let next = bench.weir(&file);
+        assert_conserved(&next.show());
+        next.stop(Signal::TERM);
+    }
+}
+
+#[test]
 fn kernel_interfaces_are_driven_by_af_packet_and_af_xdp() {
     let interrupt = Interrupt::install().unwrap();
     for driver in ["net_af_packet", "net_af_xdp"] {
@@ -159,7 +179,23 @@ fn kernel_interfaces_are_driven_by_af_packet_and_af_xdp() {
         assert_conserved(&show);
         let sent = show["links"][0]["directions"][0]["sent"]["packets"].as_u64().unwrap();
         assert!(sent >= 5, "{driver}: {show:#}");
+        let link = |state| run(Command::new("ip").args(["link", "set", "e2vb", state])).unwrap();
+        link("down");
+        weir.until("link down", |show| show["links"][0]["b"]["link_up"] == false);
+        assert_eq!(weir.show()["links"][0]["a"]["link_up"], true, "{driver}");
+        let _ = run(a.far.command("ping").args(["-c", "3", "-i", "0.1", "-W", "1", "192.0.2.2"]));
+        weir.until("given up", |show| {
+            show["links"][0]["directions"][0]["losses"]["link-down"]["packets"].as_u64() > Some(0)
+        });
+        link("up");
+        weir.until("link up", |show| show["links"][0]["b"]["link_up"] == true);
+        run(a.far.command("ping").args(["-c", "5", "-i", "0.2", "-W", "5", "192.0.2.2"])).unwrap();
+        assert_conserved(&weir.show());
         weir.stop(Signal::INT);
+        for end in ["e2va", "e2vb"] {
+            let found = run(Command::new("ip").args(["link", "show", end])).unwrap();
+            assert!(!found.contains("PROMISC"), "{driver} leaves {found}");
+        }
     }
 }
 
@@ -201,6 +237,10 @@ fn what_cannot_run_says_why_and_leaves_nothing() {
             vec!["net_af_packet0", "interface", "--verbose"],
         ),
         ("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null0\"\n".to_owned(), vec!["net_null0", "refuse.toml:4:5"]),
+        (
+            (0..40).map(|n| format!("[[link]]\nname = \"x{n}\"\na = \"net_null{n}\"\nb = \"net_ring{n}\"\n")).collect(),
+            vec!["40 links", "RTE_MAX_ETHPORTS"],
+        ),
         (taps("e2ka", "e2kb", "up = { bandwidth = \"20Mbot\" }"), vec!["20Mbot", "bandwidth"]),
     ] {
         let said = bench.refused("refuse", &file);

@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod leftover;
 mod observe;
 mod plan;
 mod report;
@@ -9,6 +10,7 @@ mod run;
 mod say;
 mod show;
 mod socket;
+mod taken;
 
 use clap::Parser;
 use cli::{Cli, Command};

@@ -1,9 +1,11 @@
 //! `weir run`: from a file to a running dataplane and back.
 
 use crate::check::load;
+use crate::leftover;
 use crate::observe::{Instance, observe};
 use crate::plan::{Machine, environment, plan};
 use crate::socket::Socket;
+use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
 use dpdk::Eal;
 use engine::line::Line;
@@ -26,10 +28,12 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     // Before anything is opened, so that no signal finds us half way.
     let stop = Stop::on_signal()?;
     let mut socket = Socket::claim(&name)?;
+    taken::check(&config)?;
     let environment = environment(&config, &Machine::look());
     let eal_config = environment.eal(&name, verbose);
     let _folder = RuntimeFolder::of(&eal_config.file_prefix);
     let eal = Eal::init(&eal_config)?;
+    leftover::sweep(&config);
     let mut line = Line::start(&eal, &plan(&config, secret()?)).map_err(|error| refused(error, verbose))?;
     warn(&line);
     let instance = Instance::new(name, file, config);

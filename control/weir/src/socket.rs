@@ -132,9 +132,14 @@ pub fn ask(name: Option<&str>) -> Result<String> {
     };
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     let mut document = String::new();
-    stream.read_to_string(&mut document).with_context(|| {
-        format!("instance {name:?} does not answer within {} s: is it stopped?", ANSWER_WITHIN.as_secs())
-    })?;
+    if let Err(error) = stream.read_to_string(&mut document) {
+        match error.kind() {
+            ErrorKind::WouldBlock => {
+                bail!("instance {name:?} does not answer within {ANSWER_WITHIN:?}: is its process stopped?")
+            }
+            _ => bail!("instance {name:?} ended before it had answered: {error}"),
+        }
+    }
     if document.is_empty() {
         bail!("instance {name:?} gave no answer: it is starting or stopping, ask again");
     }
@@ -218,10 +223,14 @@ mod tests {
     #[test]
     fn of_many_that_claim_a_name_at_once_one_gets_it() {
         let dir = Dir::new("claim");
-        for _ in 0..20 {
+        let start = std::sync::Barrier::new(8);
+        for _ in 0..100 {
+            let claim = || {
+                start.wait();
+                Socket::claim_in(&dir.0, "one")
+            };
             let claims: Vec<_> = std::thread::scope(|scope| {
-                let threads: Vec<_> =
-                    (0..8).map(|_| scope.spawn(|| Socket::claim_in(&dir.0, "one"))).collect();
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(claim)).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1);

@@ -203,6 +203,9 @@ impl Eal {
             .ok_or_else(|| EalError::Devargs(devargs.into()))
     }
 
+    /// Most ports that this DPDK can hold at a time (`RTE_MAX_ETHPORTS`, set when it was built).
+    pub const MAX_PORTS: usize = dpdk_sys::SHIM_MAX_ETHPORTS as usize;
+
     /// Attaches a device: `0000:01:00.0`, `net_tap0,iface=tap0`, `pci:…`, `vdev:…`. Returns its
     /// name, see [`Eal::device_name`]. What the EAL found when it started is attached already.
     ///
@@ -301,7 +304,9 @@ fn attach_remedy(errno: Errno) -> &'static str {
             "run as root; as root it means that the driver failed: check that the interface or file in the device's arguments exists"
         }
         libc::EACCES => "run as root",
-        libc::ENOMEM => "give the EAL more memory (-m)",
+        libc::ENOMEM => {
+            "give the EAL more memory (-m), unless DPDK's table of ports is full (RTE_MAX_ETHPORTS)"
+        }
         _ => {
             "check the device's arguments against the driver's guide; raise the log level to see the driver's reason"
         }

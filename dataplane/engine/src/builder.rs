@@ -3,12 +3,12 @@
 use crate::classify::{Classifier, Wants};
 use crate::direction::{Direction, Settings};
 use crate::egress::Egress;
+use crate::interface::Interface;
 use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
 use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Way};
 use crate::pool::{self, CACHE, PoolSum};
 use crate::sojourn::Sojourn;
-use crate::tap::Tap;
 use dpdk::port::Started;
 use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
 use shaper::flow::hash::FlowHasher;
@@ -107,8 +107,8 @@ fn open(eal: &Eal, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(LineP
     warnings.extend(port.configure(&wanted, &pool)?.warnings.iter().cloned());
     let mut started = port.start()?;
     warnings.append(&mut started.warnings);
-    let tap = (info.driver == "net_tap").then(|| Tap::find(info.if_index));
-    Ok((LinePort { port, info, pool, warnings, tap }, started))
+    let interface = Interface::find(&info.driver, info.if_index);
+    Ok((LinePort { port, info, pool, warnings, interface }, started))
 }
 
 /// One queue each way.

@@ -6,12 +6,12 @@
 use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::direction::Direction;
+use crate::interface::Interface;
 use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Way};
 use crate::sojourn::{Sojourn, Total};
-use crate::tap::Tap;
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
@@ -58,7 +58,7 @@ pub struct LinePort {
     pub pool: Mempool,
     /// What it does without.
     pub warnings: Vec<PortWarning>,
-    pub(crate) tap: Option<Tap>,
+    pub(crate) interface: Option<Interface>,
 }
 
 /// One worker, as control sees it.
@@ -200,9 +200,9 @@ impl LineLink {
 impl LinePort {
     /// Whether the link is up and the device is there.
     pub fn is_up(&self) -> bool {
-        !self.port.vanished()
-            && (self.port.link().is_ok_and(|link| link.up)
-                || self.tap.as_ref().is_some_and(Tap::is_elsewhere))
+        let driver = self.port.link().is_ok_and(|link| link.up);
+        let up = self.interface.as_ref().map_or(driver, |interface| interface.is_up(driver));
+        up && !self.port.vanished()
     }
 }
 

@@ -7,8 +7,8 @@
 //! because of our own queues, and the discipline's limit is what drops.
 
 use crate::egress::CONTROL_SLOTS;
-use dpdk::Burst;
-use shaper::qdisc::Params;
+use dpdk::{Burst, Mbuf};
+use shaper::qdisc::{Params, cake};
 use std::fmt;
 
 /// The terms of the sum, in mbufs.
@@ -117,13 +117,18 @@ pub fn slots(params: &Params) -> u32 {
     limit.saturating_add(1)
 }
 
+/// Memory of cake itself with these parameters, beside the packets it holds.
+pub fn cake_footprint(params: &cake::Params) -> cake::Footprint {
+    cake::Cake::<Mbuf>::footprint(params, slots(&Params::Cake(*params)) as usize)
+}
+
 /// Ethernet header with two VLAN tags.
 const L2_MAX: u32 = 14 + 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shaper::qdisc::{cake, fifo, fq_codel};
+    use shaper::qdisc::{fifo, fq_codel};
     use shaper::units::Rate;
 
     #[test]
@@ -147,5 +152,8 @@ mod tests {
         let by_rate = cake::Params { bandwidth: rate, ..Default::default() };
         assert_eq!(slots(&Params::Cake(by_rate)), 5_000_000 / TRUESIZE + 1, "four times rate and rtt");
         assert_eq!(slots(&Params::Cake(cake::Params::default())), 10_240 * 1_514 / TRUESIZE + 1);
+        let footprint = cake_footprint(&asked);
+        assert!(footprint.tables < 600 << 10 && footprint.acks == 0, "{footprint:?}");
+        assert!(footprint.slots >= ((1 << 20) / TRUESIZE) as usize * 32);
     }
 }

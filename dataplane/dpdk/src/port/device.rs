@@ -126,6 +126,8 @@ impl Device {
                 Some(registry::on_removal),
                 null_mut(),
             );
+            // An interface of the kernel would stay promiscuous after us.
+            dpdk_sys::rte_eth_promiscuous_disable(self.id);
             if self.started {
                 dpdk_sys::rte_eth_dev_stop(self.id);
             }

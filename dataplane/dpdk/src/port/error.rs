@@ -134,7 +134,11 @@ pub(super) fn remedy(errno: Errno) -> &'static str {
         libc::EBUSY => "the driver wants the port stopped for it",
         libc::EIO | libc::ENODEV => "the device does not answer; check that it is still plugged in",
         libc::EINVAL => "a value is outside of what the driver accepts; compare with the port's capabilities",
-        libc::EPERM | libc::EACCES => "run as root",
+        // Drivers return -1, which is EPERM, for whatever the kernel refused them.
+        libc::EPERM => {
+            "run as root; as root it means that the kernel refused something: raise the EAL's log level, look at ulimit -n"
+        }
+        libc::EACCES => "run as root",
         _ => "raise the EAL's log level to see the driver's reason",
     }
 }

@@ -7,4 +7,6 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| sim::drive::run(bytes));
+fuzz_target!(|bytes: &[u8]| {
+    sim::drive::run(bytes);
+});

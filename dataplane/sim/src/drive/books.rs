@@ -1,5 +1,6 @@
 //! What went in, what came out, what must be inside.
 
+use super::Reached;
 use shaper::packet::{Delivery, DropReason, DsField, Piece};
 use shaper::time::Instant;
 use std::collections::HashMap;
@@ -140,6 +141,11 @@ impl Books {
     /// Packets marked.
     pub(super) fn marked(&self) -> u64 {
         self.marked
+    }
+
+    /// All of it.
+    pub(super) fn reached(self) -> Reached {
+        Reached { sent: self.sent, marked: self.marked, lost: self.lost }
     }
 
     fn take(&mut self, token: &Token) -> Option<Entry> {

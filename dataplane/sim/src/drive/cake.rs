@@ -140,6 +140,19 @@ impl<C: Conformance> super::Subject for Subject<C> {
         }
     }
 
+    fn parent_counts(&self, _pieces: u32) -> i64 {
+        1
+    }
+
+    fn tells_parent(&self, reason: DropReason) -> bool {
+        // Fault 24: what a change loses is told to nobody.
+        !matches!(reason, DropReason::Flush | DropReason::Change)
+    }
+
+    fn told_parent(&self) -> i64 {
+        self.cake.stats().tree_packets
+    }
+
     fn check_stats(&self, books: &Books) {
         use DropReason::{AckFilter, Blue, Codel, Flush, Overflow};
         let stats = self.cake.stats();

@@ -108,10 +108,26 @@ impl<C: Conformance> super::Subject for Subject<C> {
         }
     }
 
+    fn parent_counts(&self, pieces: u32) -> i64 {
+        pieces.into()
+    }
+
+    fn tells_parent(&self, reason: DropReason) -> bool {
+        reason != DropReason::Flush
+    }
+
+    fn told_parent(&self) -> i64 {
+        self.queue.stats().tree_n
+    }
+
     fn check_stats(&self, books: &Books) {
         let stats = self.queue.stats();
         assert_eq!((stats.qlen as usize, stats.backlog), (books.waiting(), books.bytes()));
         assert_eq!(stats.memory_usage, books.memory());
+        let flows: Vec<_> = self.queue.flows(Instant::ZERO).collect();
+        assert_eq!(flows.iter().map(|flow| u64::from(flow.backlog)).sum::<u64>(), books.bytes());
+        assert_eq!(flows.iter().map(|flow| flow.qlen as usize).sum::<usize>(), books.waiting());
+        assert_eq!(flows.len(), (stats.new_flows_len + stats.old_flows_len) as usize);
         assert_eq!(stats.drop_codel, books.lost(&[DropReason::Codel]));
         assert_eq!(stats.drop_overmemory, books.lost(&[DropReason::OverMemory]));
         assert_eq!(stats.drop_overlimit, books.lost(&[DropReason::OverLimit, DropReason::OverMemory]));

@@ -3,7 +3,8 @@
 //!
 //! What must hold, whatever the configuration and the order of events:
 //! * a packet is delivered, or doomed with a reason that its moment allows, once, or waits;
-//! * packets and bytes in are those out, doomed, and waiting, and the statistics say the same;
+//! * packets and bytes in are those out, doomed, and waiting; the statistics say the same, and so
+//!   does the count of a parent discipline that believes verdicts and corrections;
 //! * what leaves is what came: length, charge, time of arrival, and a DS field that only a mark or a
 //!   wash has changed;
 //! * a discipline that holds packets and sends none says when it will, and then does;
@@ -22,12 +23,24 @@ use bytes::Bytes;
 use shaper::conformance::{Linux, Weir};
 use shaper::packet::{Arrival, Delivery, DropReason, DsField, Enqueued, Piece, Verdict};
 use shaper::time::{Duration, Instant};
+use std::collections::HashMap;
+
+/// What an input came to.
+#[derive(Clone, Debug, Default)]
+pub struct Reached {
+    /// Packets delivered, counted per segment.
+    pub sent: u64,
+    /// Packets that left with a mark they did not come with.
+    pub marked: u64,
+    /// Packets lost, by reason.
+    pub lost: HashMap<DropReason, u64>,
+}
 
 /// Runs what `input` says; the first byte chooses discipline and conformance.
 ///
 /// # Panics
 /// When something does not hold that must.
-pub fn run(input: &[u8]) {
+pub fn run(input: &[u8]) -> Reached {
     let mut bytes = Bytes::new(input);
     match bytes.below(4) {
         0 => Drive::new(cake::Subject::<Weir>::new(&mut bytes), bytes).run(),
@@ -62,6 +75,12 @@ trait Subject {
     fn keeps_order(&self) -> bool;
     /// Whether a packet may be lost for this reason in this call.
     fn may_lose(&self, call: Call, reason: DropReason) -> bool;
+    /// How many packets a parent discipline counts for `pieces` that were queued.
+    fn parent_counts(&self, pieces: u32) -> i64;
+    /// Whether it is told of packets lost for this reason.
+    fn tells_parent(&self, reason: DropReason) -> bool;
+    /// How many of them it was told to subtract since.
+    fn told_parent(&self) -> i64;
     /// What the statistics must say; looked at now and then.
     fn check_stats(&self, books: &Books);
     /// Limits, after an enqueue.
@@ -83,6 +102,8 @@ struct Drive<'a, S> {
     books: Books,
     now: Instant,
     flows: u32,
+    /// What a parent discipline counts as queued before corrections.
+    parent: i64,
     /// Calls at the time that was asked for, since anything left or was lost: a change may have moved
     /// it once.
     disappointments: u32,
@@ -92,10 +113,10 @@ impl<'a, S: Subject> Drive<'a, S> {
     fn new(subject: S, mut bytes: Bytes<'a>) -> Self {
         let flows = [1, 2, 8, 40, 2_000][bytes.below(5) as usize];
         let now = Instant::from_nanos(bytes.span());
-        Self { subject, bytes, books: Books::default(), now, flows, disappointments: 0 }
+        Self { subject, bytes, books: Books::default(), now, flows, parent: 0, disappointments: 0 }
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> Reached {
         for step in 0..MOST_STEPS {
             if self.bytes.is_empty() {
                 break;
@@ -110,6 +131,7 @@ impl<'a, S: Subject> Drive<'a, S> {
         self.check_counts();
         self.subject.check_stats(&self.books);
         assert_eq!(self.books.waiting(), 0, "a flush leaves nothing");
+        self.books.reached()
     }
 
     fn step(&mut self) {
@@ -163,6 +185,9 @@ impl<'a, S: Subject> Drive<'a, S> {
         let result =
             self.call(Call::Enqueue, |subject, now, doomed| subject.enqueue(now, &arrival, pieces, doomed));
         assert_eq!(result.verdict == Verdict::Dropped, count == 0, "{result:?}");
+        if result.verdict == Verdict::Ok {
+            self.parent += self.subject.parent_counts(count);
+        }
         self.books.place(first..first + count, (hash, result.tin));
         if count > 0 {
             self.subject.check_limits(&self.books);
@@ -177,6 +202,7 @@ impl<'a, S: Subject> Drive<'a, S> {
         match sent {
             Some(sent) => {
                 self.disappointments = 0;
+                self.parent -= 1;
                 self.books.leave(sent, is_ordered);
             }
             None if self.subject.len() > 0 => {
@@ -223,6 +249,8 @@ impl<'a, S: Subject> Drive<'a, S> {
         }
         for (token, reason) in lost {
             assert!(self.subject.may_lose(call, reason), "{reason:?} in {call:?}");
+            let is_told = self.subject.tells_parent(reason);
+            self.parent -= i64::from(!is_told);
             self.books.lose(token, reason);
         }
         result
@@ -231,6 +259,7 @@ impl<'a, S: Subject> Drive<'a, S> {
     fn check_counts(&self) {
         assert_eq!(self.subject.len(), self.books.waiting());
         assert_eq!(self.subject.backlog(), self.books.bytes());
+        assert_eq!(self.parent - self.subject.told_parent(), self.books.waiting() as i64, "a parent's count");
     }
 
     fn draw_ds(&mut self) -> DsField {
@@ -260,8 +289,9 @@ impl<'a, S: Subject> Drive<'a, S> {
         if self.bytes.below(2) == 0 {
             return Vec::new();
         }
-        let upto = u64::from(self.bytes.byte());
-        let block = u64::from(self.bytes.below(8));
+        // Mostly more than the one before.
+        let upto = u64::from(self.books.next_id() + self.bytes.below(4));
+        let block = u64::from(self.bytes.below(8).saturating_sub(5));
         let ack = Ack {
             upto,
             blocks: [(upto + 2, upto + 2 + block), (0, 0), (0, 0)],

@@ -12,7 +12,7 @@ use shaper::rate::{Limiter, Overhead};
 use shaper::rng::SplitMix;
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 /// Told of each lost packet.
 pub type Doomed<'a> = &'a mut dyn FnMut(Packet, DropReason);
@@ -45,7 +45,7 @@ pub fn fq_codel<C: Conformance>(
     params: &fq_codel::Params,
 ) -> Result<Box<dyn Discipline>, Refused> {
     Ok(Box::new(Limited {
-        queue: FqCodel::<Packet, C>::new(params, SLOTS).map_err(|_| Refused)?,
+        queue: FqCodel::<Packet, C>::new(params, SLOTS).map_err(|error| Refused(error.to_string()))?,
         limiter: limiter(rate)?,
         overhead: Overhead::default(),
     }))
@@ -66,9 +66,17 @@ pub fn unshaped() -> Box<dyn Discipline> {
     Box::new(Unshaped::default())
 }
 
-/// Parameters that the shaper refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+/// Parameters that the shaper refuses, in its words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 #[derive(Debug)]
 struct Caked<C: Conformance> {
@@ -92,6 +100,7 @@ impl<C: Conformance> Discipline for Caked<C> {
 
     fn set_rate(&mut self, now: Instant, rate: Rate) {
         let params = cake::Params { bandwidth: Some(rate), ..*self.cake.params() };
+        // Another rate alone costs no packet; the world's accounts would show it.
         self.cake.change(now, &params, &mut |_, _| ());
     }
 
@@ -210,7 +219,7 @@ impl Discipline for Unshaped {
 }
 
 fn limiter(rate: Rate) -> Result<Limiter, Refused> {
-    Limiter::new(rate, Duration::ZERO).map_err(|_| Refused)
+    Limiter::new(rate, Duration::ZERO).map_err(|error| Refused(error.to_string()))
 }
 
 /// More than any discipline here holds by its own limits: 10240 packets, and one on its way in.

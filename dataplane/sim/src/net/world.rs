@@ -7,6 +7,7 @@ use super::packet::{Body, Packet};
 use super::sender::{Receiver, Sender};
 use shaper::packet::{Arrival, DropReason, DsField, Piece};
 use shaper::time::{Duration, Instant};
+use shaper::units::Rate;
 
 /// Everything.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl World {
     pub fn add(&mut self, flow: FlowSpec) -> usize {
         let number = self.flows.len();
         let sender = match flow.sender {
-            Sender::Source(source) => Sender::Source(source.from(flow.start)),
+            Sender::Source(source) => Sender::Source(source.starting(flow.start)),
             tcp => tcp,
         };
         let spec = Spec {
@@ -156,7 +157,7 @@ impl World {
     }
 
     /// Shapes a direction to another rate.
-    pub fn set_rate(&mut self, direction: Direction, rate: shaper::units::Rate) {
+    pub fn set_rate(&mut self, direction: Direction, rate: Rate) {
         let now = self.now;
         self.line(direction).discipline.set_rate(now, rate);
         self.serve(direction);

@@ -101,6 +101,21 @@ fn what_a_host_leaves_the_others_share() {
     }
 }
 
+/// Flows that ask for less than their share have it all, be it much or little.
+#[test]
+fn who_asks_for_less_has_it_all() {
+    for part in [0.1, 0.5, 0.8, 0.95] {
+        for frame in [300, 1_514] {
+            let share = RATE as f64 / 4.0;
+            let mut loads = vec![Load { source: 1, ..Load::BULK }; 3];
+            loads.push(Load { source: 2, frame, demand: Demand::Paced(part * share), ..Load::BULK });
+            let expected = shares(FlowMode::Flows, RATE as f64, &loads);
+            let params = params(Diffserv::BestEffort, FlowMode::Flows);
+            check_both(&format!("{part} {frame}"), &params, &loads, &expected);
+        }
+    }
+}
+
 /// Tins with a backlog, among them best effort: each has its threshold, the highest first.
 #[test]
 fn tins_have_their_thresholds() {

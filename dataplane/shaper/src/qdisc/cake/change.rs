@@ -18,7 +18,7 @@ impl<P, C: Conformance> Cake<P, C> {
     ///
     /// Another diffserv or flow mode builds the tins anew: flows keep their queues and their AQM, and
     /// start as sparse. A changed flow mode hashes packets that arrive from now on; what waits stays
-    /// with the queue it is in.
+    /// with the queue it is in, and a flow that has another hash now may overtake it.
     pub fn change(&mut self, now: Instant, params: &Params, doomed: &mut impl FnMut(P, DropReason)) {
         self.shared.spend_wakeup(now);
         let old = core::mem::replace(&mut self.shared.params, *params);
@@ -121,8 +121,8 @@ impl<P, C: Conformance> Cake<P, C> {
         }
     }
 
-    /// Moves what waits in a queue of a tin that goes away to where it belongs now: to `tin`, or by
-    /// its DSCP.
+    /// Moves what waits in a queue of a tin that goes away to where it belongs now: to `tin`, or
+    /// where the DSCP of its first packet says, which is the default tin where that was washed.
     fn rehome(&mut self, from: &mut Tin<C>, queue: usize, tin: Option<usize>, bytes: u32) {
         let old = &mut from.flows[queue];
         let Some(head) = self.shared.slots.head(&old.queue) else { return };
@@ -158,7 +158,7 @@ impl<P, C: Conformance> Shared<P, C> {
         doomed: &mut impl FnMut(P, DropReason),
     ) -> usize {
         let before = self.slots.used();
-        if tin.stats.backlog_bytes == 0 && before == 0 {
+        if before == 0 {
             return 0;
         }
         for queue in 0..QUEUES {

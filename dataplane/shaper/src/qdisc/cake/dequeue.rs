@@ -1,5 +1,6 @@
 //! The way out: shaper, tin, flow, AQM, delivery.
 
+use super::super::delivery;
 use super::overflow::QueueId;
 use super::{Cake, Shared, Tin};
 use crate::conformance::Conformance;
@@ -103,7 +104,8 @@ impl<P, C: Conformance> Shared<P, C> {
     }
 
     /// Lets the flows of a tin have their turns until one sends. `None` when the tin has to be
-    /// chosen anew: a flow was found empty, or there is none.
+    /// chosen anew: a flow was found empty, or there is none. Every turn passed on is worth a byte
+    /// at least, so the rounds are bounded by the longest packet.
     #[inline]
     fn serve(
         &mut self,
@@ -128,7 +130,7 @@ impl<P, C: Conformance> Shared<P, C> {
                 let Some(reason) = self.decide(tin, id, &mut waiting, now, rng) else {
                     self.deliver(tin, id, &waiting, now);
                     let tin = number as u8;
-                    return Some(Delivery { tin, ..super::super::delivery(packet, &waiting) });
+                    return Some(Delivery { tin, ..delivery(packet, &waiting) });
                 };
                 self.drop_by_aqm(tin, id, &waiting, now);
                 doomed(packet, reason);

@@ -79,8 +79,14 @@ impl<P, C: Conformance> Cake<P, C> {
             return result(Verdict::Dropped);
         };
         let mut losses = Losses::default();
+        if self.shared.slots.is_full() {
+            self.lose_one(now, id, &mut losses, doomed);
+        }
         let queued = match pieces.next() {
-            None => self.enqueue_whole(now, &place, arrival.network, first, &mut losses, doomed),
+            None => {
+                let tin = &mut self.tins[id.tin()];
+                self.shared.enqueue_whole(tin, now, &place, arrival.network, first, doomed)
+            }
             Some(second) => {
                 let pieces = [first, second].into_iter().chain(pieces);
                 self.enqueue_cut(now, &place, arrival.network, pieces, &mut losses, doomed)
@@ -109,33 +115,6 @@ impl<P, C: Conformance> Cake<P, C> {
             rewrite: is_washed,
             network_offset: arrival.network_offset,
         }
-    }
-
-    /// One packet, cut or not by someone else: the ACK filter looks at it.
-    #[inline]
-    fn enqueue_whole(
-        &mut self,
-        now: Instant,
-        place: &Place,
-        network: &[u8],
-        piece: Piece<P>,
-        losses: &mut Losses,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Sum {
-        if self.shared.slots.is_full() {
-            self.lose_one(now, place.id, losses, doomed);
-        }
-        let tin = &mut self.tins[place.id.tin()];
-        let mut sum = Sum::default();
-        let Some(slot) = self.shared.append(tin, now, place, piece, &mut sum, doomed) else {
-            return sum;
-        };
-        let removed = match self.shared.acks {
-            Some(_) => self.shared.filter_acks(tin, now, place.id, slot, network, doomed),
-            None => 0,
-        };
-        self.shared.account(tin, place.id, sum, removed);
-        sum
     }
 
     /// The pieces of a super-packet: they follow each other into the same queue.
@@ -228,6 +207,29 @@ impl<P, C: Conformance> Cake<P, C> {
 }
 
 impl<P, C: Conformance> Shared<P, C> {
+    /// One packet, cut or not by someone else: the ACK filter looks at it.
+    #[inline]
+    fn enqueue_whole(
+        &mut self,
+        tin: &mut Tin<C>,
+        now: Instant,
+        place: &Place,
+        network: &[u8],
+        piece: Piece<P>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Sum {
+        let mut sum = Sum::default();
+        let Some(slot) = self.append(tin, now, place, piece, &mut sum, doomed) else {
+            return sum;
+        };
+        let removed = match self.acks {
+            Some(_) => self.filter_acks(tin, now, place.id, slot, network, doomed),
+            None => 0,
+        };
+        self.account(tin, place.id, sum, removed);
+        sum
+    }
+
     /// By mark, by class, by DSCP: the first that says something.
     #[inline]
     fn choose_tin_for(&self, arrival: &Arrival<'_>) -> usize {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_entry_is_not_taken_over() {
+    fn fault_27_a_held_entry_is_not_taken_over() {
         let own: Vec<u32> = (1..=8).map(|host| host * 1024).collect();
         assert_eq!(tags_after_a_ninth_host::<Weir>(), own);
         assert_ne!(tags_after_a_ninth_host::<Linux>(), own);

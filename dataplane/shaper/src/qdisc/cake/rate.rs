@@ -67,7 +67,7 @@ impl ByteTime {
 
     /// A wait booked at `old` as the same number of bytes takes at this rate.
     pub(super) fn rescale(self, old: Self, clock: Instant, now: Instant) -> Instant {
-        let wait = u128::from(clock.since(now).as_nanos());
+        let wait = u128::from(clock.since(now).as_nanos().min(LONGEST_WAIT));
         if wait == 0 || old.is_unlimited() {
             return clock;
         }
@@ -109,6 +109,8 @@ impl Clocks {
 }
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
+/// Some eighteen years: times `nanos` and its shift it fits 128 bits.
+const LONGEST_WAIT: u64 = 1 << 59;
 /// `nanos` keeps 34 bits, so that times a 30-bit length it fits 64.
 const MANTISSA_BITS: u32 = 34;
 /// Bytes per second; below, one packet would take minutes.

@@ -9,9 +9,8 @@ use shaper::units::Rate;
 pub struct Source {
     frame: u32,
     gap: Duration,
-    /// Gaps are spread evenly between `1 - jitter` and `1 + jitter` of `gap`, in 1/256.
-    jitter: u16,
-    dice: SplitMix,
+    /// Draws gaps from half of `gap` to one and a half.
+    jitter: Option<SplitMix>,
     next: Instant,
     shifts: Option<Shifts>,
 }
@@ -27,8 +26,7 @@ struct Shifts {
 impl Source {
     /// A frame of `frame` bytes every `gap`.
     pub fn every(frame: u32, gap: Duration) -> Self {
-        let dice = SplitMix::new(0, 0);
-        Self { frame, gap, jitter: 0, dice, next: Instant::ZERO, shifts: None }
+        Self { frame, gap, jitter: None, next: Instant::ZERO, shifts: None }
     }
 
     /// Frames of `frame` bytes, paced to `rate`.
@@ -39,8 +37,7 @@ impl Source {
     /// Uneven gaps: from half to one and a half, evenly spread, the same for the same `seed`.
     #[must_use]
     pub fn jittered(mut self, seed: u64) -> Self {
-        self.jitter = 128;
-        self.dice = SplitMix::new(seed, !seed);
+        self.jitter = Some(SplitMix::new(seed, !seed));
         self
     }
 
@@ -53,7 +50,7 @@ impl Source {
 
     /// Starts at `at`.
     #[must_use]
-    pub(in super::super) fn from(mut self, at: Instant) -> Self {
+    pub(in crate::net) fn starting(mut self, at: Instant) -> Self {
         self.next = at;
         if let Some(shifts) = &mut self.shifts {
             shifts.ends = at + shifts.on;
@@ -81,13 +78,9 @@ impl Source {
     }
 
     fn draw_gap(&mut self) -> Duration {
-        if self.jitter == 0 {
-            return self.gap;
-        }
-        let (gap, jitter) = (self.gap.as_nanos(), u64::from(self.jitter));
-        let spread = gap * jitter / 128;
-        let drawn = (u64::from(self.dice.next_u32()) * spread) >> 32;
-        Duration::from_nanos(gap - spread / 2 + drawn)
+        let gap = self.gap.as_nanos();
+        let Some(dice) = &mut self.jitter else { return self.gap };
+        Duration::from_nanos(gap / 2 + ((u64::from(dice.next_u32()) * gap) >> 32))
     }
 }
 
@@ -118,7 +111,8 @@ mod tests {
     #[test]
     fn rests_between_shifts() {
         let ms = Duration::from_millis;
-        let source = Source::every(100, ms(1)).in_shifts(ms(2), ms(10)).from(Instant::from_nanos(5_000_000));
+        let source =
+            Source::every(100, ms(1)).in_shifts(ms(2), ms(10)).starting(Instant::from_nanos(5_000_000));
         assert_eq!(sent(source, 32), [5_000, 6_000, 17_000, 18_000, 29_000, 30_000]);
     }
 }
