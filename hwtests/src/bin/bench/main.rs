@@ -66,7 +66,7 @@ fn bench(args: &Args) -> Result<()> {
     let rows = measure(&sources, args, &interrupt)?;
     let report = Report::new(figures(&rows))?;
     report.write(&args.out)?;
-    let text = if args.json { report.json()? } else { table(&report, args) };
+    let text = if args.json { report.json()? } else { table(&report, &sources, args) };
     let _ = stdout().write_all(text.as_bytes());
     Ok(())
 }
@@ -105,7 +105,7 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
     rows.iter().map(figure).collect()
 }
 
-fn table(report: &Report, args: &Args) -> String {
+fn table(report: &Report, sources: &[Source], args: &Args) -> String {
     let machine = &report.machine;
     let mut text = format!(
         "Median of {} turns; {}, {} cores, Linux {}, DPDK {}; {}\n\n{:<66} {:>12} {:>8}\n",
@@ -132,6 +132,10 @@ fn table(report: &Report, args: &Args) -> String {
             let _ = write!(text, "  {:.2} of {}", figure.value / peer.value, peer.name);
         }
         text.push('\n');
+    }
+    text.push_str("\nMeasured by, in turn:\n");
+    for source in sources {
+        let _ = writeln!(text, "{:<28}{}", source.name(), source.typed(args.seconds));
     }
     let _ = writeln!(text, "\n{}/result.json", args.out.display());
     text
