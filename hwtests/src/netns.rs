@@ -54,19 +54,22 @@ impl Netns {
         inside
     }
 
-    /// Moves an interface in from the namespace of this process, then as [`Netns::set_up`].
-    pub fn take(&self, interface: &str, addresses: &[impl AsRef<str>]) -> Result<()> {
+    /// Moves an interface in from the namespace of this process, gives it `address` (with prefix length), sets it up.
+    pub fn take(&self, interface: &str, address: &str) -> Result<()> {
         run(Command::new("ip").args(["link", "set", interface, "netns", &self.pid().to_string()]))?;
-        self.set_up(interface, addresses)
+        self.set_up(interface, address)
     }
 
-    /// Gives an interface that is inside its `addresses` (with prefix length) and sets it up.
-    pub fn set_up(&self, interface: &str, addresses: &[impl AsRef<str>]) -> Result<()> {
-        for address in addresses {
-            run(self.command("ip").args(["address", "add", address.as_ref(), "dev", interface]))?;
-        }
+    /// Gives an interface that is inside `address` (with prefix length) and sets it up.
+    pub fn set_up(&self, interface: &str, address: &str) -> Result<()> {
+        self.add_address(interface, address)?;
         run(self.command("ip").args(["link", "set", interface, "up"]))?;
         Ok(())
+    }
+
+    /// Gives an interface that is inside one more `address` (with prefix length).
+    pub fn add_address(&self, interface: &str, address: &str) -> Result<()> {
+        run(self.command("ip").args(["address", "add", address, "dev", interface])).map(drop)
     }
 
     /// Byte counters of an interface inside.

@@ -53,8 +53,8 @@ fn a_lost_link_holds_packets_back_and_comes_back() {
     let weir = bench.weir_in(&b, &taps("e2fa", "e2fb", "link-down-hold = \"50ms\""));
     let a = Netns::new("e2fa", None, &interrupt).unwrap();
     run(b.command("ip").args(["link", "set", "e2fa", "netns", &a.pid().to_string()])).unwrap();
-    a.set_up("e2fa", &["192.0.2.1/24"]).unwrap();
-    b.set_up("e2fb", &["192.0.2.2/24"]).unwrap();
+    a.set_up("e2fa", "192.0.2.1/24").unwrap();
+    b.set_up("e2fb", "192.0.2.2/24").unwrap();
     run(a.command("ping").args(["-c", "2", "-W", "5", "192.0.2.2"])).unwrap();
     // Not to be forgotten with the link: what is held back must be more than ARP.
     run(a.command("ip").args([
@@ -442,7 +442,7 @@ impl Veth {
         run(Command::new("ip").args(["link", "add", outside, "type", "veth", "peer", "name", &inside]))
             .unwrap();
         let veth = Self { far, outside: outside.to_owned() };
-        veth.far.take(&inside, &[address]).unwrap();
+        veth.far.take(&inside, address).unwrap();
         run(Command::new("ip").args(["link", "set", outside, "up"])).unwrap();
         for mut ethtool in [Command::new("ethtool"), veth.far.command("ethtool")] {
             let end = if ethtool.get_program() == "ethtool" { outside } else { &inside };
@@ -484,8 +484,8 @@ fn taps(a: &str, b: &str, more: &str) -> String {
 fn namespaces(a: &str, b: &str, interrupt: &Interrupt) -> (Netns, Netns) {
     let one = Netns::new(a, None, interrupt).unwrap();
     let two = Netns::new(b, None, interrupt).unwrap();
-    one.take(a, &["192.0.2.1/24"]).unwrap();
-    two.take(b, &["192.0.2.2/24"]).unwrap();
+    one.take(a, "192.0.2.1/24").unwrap();
+    two.take(b, "192.0.2.2/24").unwrap();
     (one, two)
 }
 

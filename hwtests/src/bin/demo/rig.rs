@@ -215,7 +215,9 @@ impl Bed {
         };
         let forwarder = Forwarder::start(&plan.program, &setup, interrupt)?;
         for (at, (end, tap)) in ends.iter().zip(&taps).enumerate() {
-            end.take(tap, &HOSTS.map(|pair| format!("{}/24", pair[at])))?;
+            let [first, second] = HOSTS.map(|pair| format!("{}/24", pair[at]));
+            end.take(tap, &first)?;
+            end.add_address(tap, &second)?;
         }
         let bed = Self { forwarder, ends, taps };
         bed.await_path(interrupt)?;
