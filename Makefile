@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test unit asan lint rules bench soak clean
+.PHONY: help setup build demo test unit asan lint rules instructions conformance bench soak clean
 
 help: ## what can be made here
 	@echo "weir: fq_codel in front of a NIC, on DPDK"; echo
@@ -19,7 +19,7 @@ build: setup ## the release binaries
 demo: build ## real TCP through weir at 100 Mbit/s, a FIFO against fq_codel: table and plot in target/demo/ (root)
 	$(RELEASE)/demo --weir $(RELEASE)/weir --out target/demo
 
-test: setup lint rules unit asan ## everything that must hold before a change lands
+test: setup lint rules unit asan instructions conformance ## everything that must hold before a change lands
 
 unit: setup ## unit, vector, model, simulation, vdev and end-to-end tests (root, for taps and namespaces)
 	$(CARGO) build --locked -p weir -p hwtests --bins
@@ -34,6 +34,12 @@ lint: setup ## formatting and clippy; a warning is an error
 
 rules: ## who may depend on whom, no_std and no unsafe where promised
 	@.ci/rules
+
+instructions: setup ## instructions per packet, counted; more than 10 % above the record fails
+	.ci/instructions
+
+conformance: setup ## the product holds no code of the linux conformance
+	.ci/conformance
 
 bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: table, target/bench/result.json
 	$(CARGO) build --release --locked --workspace --examples

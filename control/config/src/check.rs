@@ -7,8 +7,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::device::Device;
 use crate::error::{At, Findings, Mistake, unknown_key_remedy};
-use crate::file;
 use crate::schema::{self, Kind, NAME_MAX, Table};
+use crate::{file, tc, words};
 
 /// Reports every mistake that concerns a single key of `tree`.
 pub(crate) fn check(tree: &Spanned<DeTable<'_>>, findings: &mut Findings<'_>) {
@@ -25,6 +25,7 @@ type Verdict = Result<(), (Mistake, Option<String>)>;
 impl Walk<'_, '_> {
     fn table(&mut self, schema: &'static Table, tree: &DeTable<'_>, span: &Range<usize>, path: &str) {
         let qdisc = chosen_qdisc(schema, tree);
+        let said_by_tc = said_by_tc(schema, tree);
         let mut entries: Vec<_> = tree.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
@@ -34,6 +35,11 @@ impl Walk<'_, '_> {
                 self.findings.error(at, Mistake::UnknownKey, schema::names(schema), remedy);
                 continue;
             };
+            if said_by_tc.contains(&key.name) {
+                let at = At::key(path, key.name, name.span());
+                let remedy = "say it in tc, or say all in keys: `weir check --explain` translates";
+                self.findings.error(at, Mistake::BesideTc, String::new(), remedy);
+            }
             if let Some(qdisc) = qdisc.filter(|qdisc| !key.qdiscs.is_empty() && !key.qdiscs.contains(qdisc)) {
                 let at = At::key(path, key.name, name.span());
                 let remedy = format!("remove it, or write qdisc = {}", schema::quoted(key.qdiscs));
@@ -71,7 +77,11 @@ impl Walk<'_, '_> {
     fn report(&mut self, key: &schema::Key, path: &str, span: Range<usize>, verdict: Verdict) {
         let Err((mistake, remedy)) = verdict else { return };
         let remedy = remedy.unwrap_or_else(|| match (key.example, key.kind) {
-            ("", Kind::Tables(_)) => format!("write [[{}]] above its keys, once for each", key.name),
+            ("", Kind::Tables(_)) => {
+                let within = path.rsplit('.').next().filter(|way| !way.is_empty());
+                let within = within.map(|way| format!("link.{way}.")).unwrap_or_default();
+                format!("write [[{within}{}]] above its keys, once for each", key.name)
+            }
             ("", Kind::TableOrChoice(..)) => {
                 format!("write for example {} = {{ bandwidth = \"20Mbit\" }}", key.name)
             }
@@ -82,10 +92,25 @@ impl Walk<'_, '_> {
     }
 }
 
+/// Whether `toml` is a value that `kind` takes.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn value(kind: Kind, toml: &str) -> Result<(), String> {
+    let text = format!("x = {toml}");
+    let tree = DeTable::parse(&text).map_err(|error| error.message().to_owned())?;
+    let value = tree.get_ref().get("x").ok_or("there is nothing")?;
+    leaf(kind, value.get_ref()).map_err(|(mistake, remedy)| match remedy {
+        Some(remedy) => format!("{mistake}: {remedy}"),
+        None => format!("{mistake}; accepted is {kind}"),
+    })
+}
+
 /// Whether a value that is no table is what `kind` takes.
 fn leaf(kind: Kind, value: &DeValue<'_>) -> Verdict {
     match (kind, value) {
-        (Kind::Flag, DeValue::Boolean(_)) => Ok(()),
+        (Kind::Flag | Kind::FlagOrChoice(_), DeValue::Boolean(_)) => Ok(()),
+        (Kind::Dscp, DeValue::Integer(_)) => in_range(number(value), 0, 63),
         (Kind::Number(min, max, _), DeValue::Integer(_)) => in_range(number(value), min, max),
         (Kind::Overhead, DeValue::Integer(_)) => {
             in_range(number(value), schema::OVERHEAD_MIN, schema::OVERHEAD_MAX)
@@ -122,16 +147,29 @@ fn word(kind: Kind, text: &str) -> Verdict {
             file::Threshold(Some(span)) => in_range(Some(span), min, max),
             file::Threshold(None) => Ok(()),
         },
+        Kind::TimeOrPreset(min, max, _) => {
+            let file::Rtt(span) = file::Rtt::try_from(owned).map_err(unreadable)?;
+            in_range(Some(span), min, max)
+        }
+        Kind::SizeOrAuto(min, max) => match file::Memlimit::try_from(owned).map_err(unreadable)? {
+            file::Memlimit(Some(bytes)) => in_range(Some(bytes.into()), min, max),
+            file::Memlimit(None) => Ok(()),
+        },
         Kind::Size(min, max) => {
             let file::Size(bytes) = file::Size::try_from(owned).map_err(unreadable)?;
             in_range(Some(bytes), min, max)
         }
-        Kind::Choice(words) | Kind::TableOrChoice(_, words) => choice(words, text),
+        Kind::Choice(words) | Kind::FlagOrChoice(words) | Kind::TableOrChoice(_, words) => {
+            choice(words, text)
+        }
         Kind::Name if is_name(text) => Ok(()),
         Kind::Name => Err(unreadable("it is empty, too long or has other characters".to_owned())),
         Kind::Device | Kind::TableOrDevice(_) => Device::parse(text).map(drop).map_err(device_error),
         Kind::Overhead => file::Overhead::try_from(text).map(drop).map_err(unreadable),
         Kind::Selector => file::Selector::try_from(owned).map(drop).map_err(unreadable),
+        Kind::Prefix => file::Prefix::try_from(owned).map(drop).map_err(unreadable),
+        Kind::Dscp => words::dscp(text).map(drop).ok_or((Mistake::UnknownWord, None)),
+        Kind::Tc => tc::check(text).map_err(unreadable),
         Kind::Number(..) if text.trim().parse::<i64>().is_ok() => {
             Err((Mistake::WrongType { found: "a string" }, Some("remove the quotes".to_owned())))
         }
@@ -203,8 +241,17 @@ fn is_name(text: &str) -> bool {
 fn chosen_qdisc<'t>(schema: &Table, tree: &'t DeTable<'_>) -> Option<&'t str> {
     let key = schema.key("qdisc")?;
     let Kind::Choice(words) = key.kind else { return None };
+    if let Some(line) = tree.get("tc") {
+        return tc::qdisc(line.get_ref().as_str()?);
+    }
     let chosen = tree.get("qdisc").map_or(Some(schema::FQ_CODEL), |value| value.get_ref().as_str())?;
     words.contains(&chosen).then_some(chosen)
+}
+
+/// The keys of a direction that its line of tc speaks for.
+fn said_by_tc(schema: &Table, tree: &DeTable<'_>) -> Vec<&'static str> {
+    let line = schema.key("tc").and_then(|key| tree.get(key.name));
+    line.and_then(|line| line.get_ref().as_str()).map(tc::keys).unwrap_or_default()
 }
 
 /// ` "home"`, for the path of a link that has a name.

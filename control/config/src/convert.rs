@@ -11,7 +11,9 @@ use toml::Spanned;
 use crate::error::{At, Concern, Findings, Mistake};
 use crate::file::{self, TextOr};
 use crate::model::{self, ETHER_HEADER};
-use crate::{device, eal, units};
+use crate::{device, eal, tc, units};
+
+mod cake;
 
 /// Converts a file whose keys were found right one by one. What does not fit together is reported; the
 /// result is of use only if nothing was.
@@ -159,18 +161,59 @@ fn direction(
     mtu: u16,
     findings: &mut Findings<'_>,
 ) -> Option<model::Direction> {
-    let file = match direction {
+    let mut file = match direction {
         None => file::Direction::default(),
         Some(TextOr::Table(table)) => *table,
         Some(TextOr::Text(_)) => return None,
     };
-    let qdisc = match file.qdisc.as_ref().unwrap_or(&file::Qdisc::FqCodel) {
-        file::Qdisc::FqCodel => qdisc::Params::FqCodel(self::fq_codel(path, &file, mtu, findings)),
-        file::Qdisc::Fifo => {
-            let default = fifo::Params::default();
-            qdisc::Params::Fifo(fifo::Params { limit: file.limit.unwrap_or(default.limit), ..default })
-        }
+    let tc = file.tc.take();
+    if let Some(line) = &tc {
+        file = translated(path, line, file, findings)?;
+        findings.tc = Some(line.span());
+    }
+    let direction = self::options(path, &file, mtu, findings);
+    findings.tc = None;
+    let rules = match &direction.qdisc {
+        qdisc::Params::Cake(params) => cake::rules(path, &file.rule, params, findings),
+        qdisc::Params::Fifo(_) | qdisc::Params::FqCodel(_) => Vec::new(),
     };
+    Some(model::Direction { rules, ..direction })
+}
+
+/// A line of tc's as keys, with the keys beside it that it has no words for.
+fn translated(
+    path: &str,
+    line: &Spanned<String>,
+    beside: file::Direction,
+    findings: &mut Findings<'_>,
+) -> Option<file::Direction> {
+    let keys = tc::to_toml(line.get_ref()).and_then(|toml| {
+        toml::from_str::<file::Direction>(&toml).map_err(|error| error.message().to_owned())
+    });
+    match keys {
+        Ok(keys) => Some(file::Direction {
+            bandwidth: keys.bandwidth.or(beside.bandwidth),
+            overhead: keys.overhead.or(beside.overhead),
+            mpu: beside.mpu,
+            atm: beside.atm,
+            catch_up: beside.catch_up,
+            rule: beside.rule,
+            ..keys
+        }),
+        Err(reason) => {
+            findings.error(
+                At::value(path, "tc", line.span()),
+                Mistake::Internal(reason),
+                String::new(),
+                REPORT,
+            );
+            None
+        }
+    }
+}
+
+/// All but the rules.
+fn options(path: &str, file: &file::Direction, mtu: u16, findings: &mut Findings<'_>) -> model::Direction {
     let bandwidth = file.bandwidth.as_ref().and_then(|bandwidth| bandwidth.get_ref().0);
     let mut overhead = file.overhead.as_ref().map_or(Overhead::default(), |o| o.get_ref().0);
     overhead.mpu = file.mpu.as_ref().map_or(overhead.mpu, |mpu| *mpu.get_ref());
@@ -179,10 +222,21 @@ fn direction(
         file::Framing::Atm => Framing::Atm,
         file::Framing::Ptm => Framing::Ptm,
     });
+    let qdisc = match file.qdisc.unwrap_or_default() {
+        file::Qdisc::FqCodel => qdisc::Params::FqCodel(self::fq_codel(path, file, mtu, findings)),
+        file::Qdisc::Cake => {
+            qdisc::Params::Cake(cake::params(path, file, bandwidth, overhead, mtu, findings))
+        }
+        file::Qdisc::Fifo => {
+            let default = fifo::Params::default();
+            qdisc::Params::Fifo(fifo::Params { limit: file.limit.unwrap_or(default.limit), ..default })
+        }
+    };
     let catch_up = file.catch_up.as_ref().map_or(Limiter::CATCH_UP, |span| span.get_ref().0);
-    let direction = model::Direction { qdisc, bandwidth, overhead, catch_up };
-    concerns(path, &file, &direction, mtu, findings);
-    Some(direction)
+    let split_gso = file.split_gso.unwrap_or(true);
+    let direction = model::Direction { qdisc, bandwidth, overhead, catch_up, split_gso, rules: Vec::new() };
+    concerns(path, file, &direction, mtu, findings);
+    direction
 }
 
 fn fq_codel(path: &str, file: &file::Direction, mtu: u16, findings: &mut Findings<'_>) -> fq_codel::Params {
@@ -265,7 +319,8 @@ fn concerns(
         }
         frame_time(path, bandwidth.span(), direction, rate.bits_per_sec(), mtu, findings);
     }
-    if direction.bandwidth.is_none() {
+    let follows = matches!(direction.qdisc, qdisc::Params::Cake(params) if params.autorate_ingress);
+    if direction.bandwidth.is_none() && !follows {
         let counts = direction.overhead != Overhead::default();
         let catches_up = direction.catch_up != Limiter::CATCH_UP;
         let given = [

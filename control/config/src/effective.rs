@@ -2,13 +2,17 @@
 
 use std::fmt::{self, Write as _};
 
-use shaper::qdisc::{self, fq_codel};
+use shaper::flow::rules::{Prefix, Rule};
+use shaper::qdisc::cake::AckFilter;
+use shaper::qdisc::{self, cake, fq_codel};
 use shaper::rate::{Framing, Overhead};
 use toml::Value;
 
+use crate::file::AUTO;
 use crate::model::{Config, Direction, Link, Port};
-use crate::schema::{FIFO, FQ_CODEL};
+use crate::schema::{CAKE, FIFO, FQ_CODEL};
 use crate::units::{rate, size, time};
+use crate::words::{self, Words as _};
 
 impl Config {
     /// The whole configuration as TOML, every key given. [`crate::parse`] makes the same of it again.
@@ -48,8 +52,8 @@ impl Link {
         writeln!(out, "propagate-link = {}", self.propagate_link)?;
         for (key, direction) in on {
             writeln!(out, "\n[link.{key}]")?;
-            for (key, value) in direction.iter().flat_map(Direction::rows) {
-                writeln!(out, "{key} = {value}")?;
+            for direction in direction.iter() {
+                direction.write_toml(key, out)?;
             }
         }
         Ok(())
@@ -65,6 +69,27 @@ impl Port {
 }
 
 impl Direction {
+    /// The keys of this direction as TOML, those of its rules under `[[link.NAME.rule]]`.
+    pub fn to_toml(&self, name: &str) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_toml(name, &mut out);
+        out
+    }
+
+    fn write_toml(&self, name: &str, out: &mut String) -> fmt::Result {
+        for (key, value) in self.rows() {
+            writeln!(out, "{key} = {value}")?;
+        }
+        for rule in &self.rules {
+            writeln!(out, "\n[[link.{name}.rule]]")?;
+            for (key, value) in rule_rows(rule) {
+                writeln!(out, "{key} = {value}")?;
+            }
+        }
+        Ok(())
+    }
+
     /// Each key that applies, with its value as TOML.
     fn rows(&self) -> Vec<(&'static str, String)> {
         let bandwidth =
@@ -74,11 +99,14 @@ impl Direction {
             ("overhead", overhead(&self.overhead)),
             ("mpu", self.overhead.mpu.to_string()),
             ("atm", quote(framing(self.overhead.framing))),
-            ("catch-up", quote(&time(self.catch_up).to_string())),
         ];
+        let catch_up = ("catch-up", quote(&time(self.catch_up).to_string()));
         let (name, options) = match &self.qdisc {
-            qdisc::Params::Fifo(params) => (FIFO, vec![("limit", params.limit.to_string())]),
-            qdisc::Params::FqCodel(params) => (FQ_CODEL, fq_codel_rows(params)),
+            qdisc::Params::Fifo(params) => (FIFO, vec![catch_up, ("limit", params.limit.to_string())]),
+            qdisc::Params::FqCodel(params) => {
+                (FQ_CODEL, std::iter::once(catch_up).chain(fq_codel_rows(params)).collect())
+            }
+            qdisc::Params::Cake(params) => (CAKE, cake_rows(params, self.split_gso)),
         };
         std::iter::once(("qdisc", quote(name))).chain(shaping).chain(options).collect()
     }
@@ -99,6 +127,53 @@ fn fq_codel_rows(params: &fq_codel::Params) -> Vec<(&'static str, String)> {
         ("drop_batch", params.drop_batch.to_string()),
         ("memory_limit", quote(&size(params.memory_limit.into()).to_string())),
     ]
+}
+
+fn cake_rows(params: &cake::Params, split_gso: bool) -> Vec<(&'static str, String)> {
+    let memlimit = params.memlimit.map_or(AUTO.to_owned(), |bytes| size(bytes.into()).to_string());
+    let ack_filter = match params.ack_filter {
+        AckFilter::Off => "false".to_owned(),
+        AckFilter::Conservative => "true".to_owned(),
+        AckFilter::Aggressive => quote("aggressive"),
+    };
+    vec![
+        ("autorate-ingress", params.autorate_ingress.to_string()),
+        ("rtt", quote(&time(params.rtt).to_string())),
+        ("diffserv", quote(params.diffserv.word())),
+        ("flowmode", quote(params.flow_mode.word())),
+        ("nat", "false".to_owned()),
+        ("wash", params.wash.to_string()),
+        ("split-gso", split_gso.to_string()),
+        ("ack-filter", ack_filter),
+        ("memlimit", quote(&memlimit)),
+        ("fwmark", format!("{:#x}", params.fwmark)),
+        ("ingress", params.ingress.to_string()),
+    ]
+}
+
+/// The keys of a rule that are given. A mark of 0 is, where nothing else is said.
+fn rule_rows(rule: &Rule) -> Vec<(&'static str, String)> {
+    let prefix = |prefix: Option<Prefix>| {
+        prefix.map(|prefix| {
+            let (address, length) = prefix.parts();
+            quote(&format!("{address}/{length}"))
+        })
+    };
+    let dscp = |dscp: Option<u8>| {
+        dscp.map(|number| words::dscp_name(number).map_or_else(|| number.to_string(), quote))
+    };
+    let mark = (rule.mark != 0 || rule.set_dscp.is_none()).then(|| format!("{:#x}", rule.mark));
+    let rows = [
+        ("source", prefix(rule.source)),
+        ("destination", prefix(rule.destination)),
+        ("vlan", rule.vlan.map(|id| id.to_string())),
+        ("dscp", dscp(rule.dscp)),
+        ("pcp", rule.pcp.map(|pcp| pcp.to_string())),
+        ("exp", rule.exp.map(|exp| exp.to_string())),
+        ("mark", mark),
+        ("set-dscp", dscp(rule.set_dscp)),
+    ];
+    rows.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 /// The value of the key `overhead`; mpu and framing have keys of their own.
@@ -158,6 +233,14 @@ impl fmt::Display for Port {
 
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let qdisc::Params::Cake(_) = self.qdisc {
+            f.write_str(&self.to_tc())?;
+            return match self.rules.len() {
+                0 => Ok(()),
+                1 => f.write_str(", 1 rule"),
+                rules => write!(f, ", {rules} rules"),
+            };
+        }
         let rows = self.rows();
         let unlimited = self.bandwidth.is_none();
         let words = rows.iter().filter_map(|(key, value)| match (*key, value.trim_matches('"')) {

@@ -92,6 +92,18 @@ pub enum Mistake {
     /// A key of another discipline.
     #[error("is not an option of {0}")]
     NotOfQdisc(String),
+    /// A key of which the line of tc speaks.
+    #[error("is what tc says already")]
+    BesideTc,
+    /// NAT.
+    #[error("needs connection tracking, which weir has not")]
+    Nat,
+    /// A rule without effect.
+    #[error("says nothing of the packets it applies to")]
+    RuleSaysNothing,
+    /// More rules than there is room for.
+    #[error("there are {0} rules")]
+    TooManyRules(usize),
     /// No link at all.
     #[error("there is no link, so there is nothing to do")]
     NoLink,
@@ -153,6 +165,12 @@ pub enum Concern {
     /// A selector for nothing.
     #[error("has no effect without ce_threshold")]
     WithoutThreshold,
+    /// A mark that chooses nothing.
+    #[error("mark = {0:#x} chooses no tin, as fwmark is {1:#x}")]
+    MarkIgnored(u32, u32),
+    /// A choice among one.
+    #[error("chooses nothing, as diffserv = \"besteffort\" has one tin only")]
+    OneTin,
     /// One frame alone takes longer than the target.
     #[error("a full frame alone takes {0}")]
     TargetBelowFrame(String),
@@ -210,6 +228,8 @@ pub(crate) struct Findings<'t> {
     text: &'t str,
     pub(crate) errors: Vec<Finding<Mistake>>,
     pub(crate) warnings: Vec<Finding<Concern>>,
+    /// The line of tc that what follows is about: places in it are not known, so that it stands for them.
+    pub(crate) tc: Option<Range<usize>>,
 }
 
 /// Where in the file a finding lies.
@@ -233,7 +253,7 @@ impl<'p> At<'p> {
 
 impl<'t> Findings<'t> {
     pub(crate) fn new(file: &str, text: &'t str) -> Self {
-        Self { file: file.to_owned(), text, errors: Vec::new(), warnings: Vec::new() }
+        Self { file: file.to_owned(), text, errors: Vec::new(), warnings: Vec::new(), tc: None }
     }
 
     pub(crate) fn error(&mut self, at: At<'_>, what: Mistake, accepted: String, remedy: impl Into<String>) {
@@ -252,6 +272,7 @@ impl<'t> Findings<'t> {
 
     /// What the file says there, on one line and shortened.
     pub(crate) fn excerpt(&self, span: &Range<usize>) -> String {
+        let span = self.tc.as_ref().unwrap_or(span);
         let text = self.text.get(span.clone()).unwrap_or_default();
         let mut words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         words.retain(|c| !c.is_control());
@@ -262,17 +283,10 @@ impl<'t> Findings<'t> {
     }
 
     fn finding<W>(&self, at: At<'_>, what: W, accepted: String, remedy: String) -> Finding<W> {
-        let value = if at.show { self.excerpt(&at.span) } else { String::new() };
-        let position = self.position(&at.span);
-        Finding {
-            position,
-            table: at.table.to_owned(),
-            key: at.key.to_owned(),
-            value,
-            what,
-            accepted,
-            remedy,
-        }
+        let value = if at.show && self.tc.is_none() { self.excerpt(&at.span) } else { String::new() };
+        let position = self.position(self.tc.as_ref().unwrap_or(&at.span));
+        let table = if self.tc.is_some() { format!("{}.tc", at.table) } else { at.table.to_owned() };
+        Finding { position, table, key: at.key.to_owned(), value, what, accepted, remedy }
     }
 
     fn position(&self, span: &Range<usize>) -> Position {

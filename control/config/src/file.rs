@@ -5,14 +5,18 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use shaper::flow::rules;
+use shaper::qdisc::cake::{AckFilter, Diffserv, FlowMode};
 use shaper::rate;
 use shaper::time::Duration;
 use shaper::units::Rate;
 use toml::Spanned;
 
+use crate::words::{self, Words};
 use crate::{device, schema, units};
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -78,6 +82,7 @@ pub(crate) struct Port {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Direction {
+    pub(crate) tc: Option<Spanned<String>>,
     pub(crate) qdisc: Option<Qdisc>,
     pub(crate) bandwidth: Option<Spanned<Bandwidth>>,
     pub(crate) overhead: Option<Spanned<Overhead>>,
@@ -95,13 +100,44 @@ pub(crate) struct Direction {
     pub(crate) ce_threshold_selector: Option<Spanned<Selector>>,
     pub(crate) drop_batch: Option<u32>,
     pub(crate) memory_limit: Option<Spanned<Size>>,
+    #[serde(rename = "autorate-ingress")]
+    pub(crate) autorate_ingress: Option<bool>,
+    pub(crate) rtt: Option<Rtt>,
+    pub(crate) diffserv: Option<Word<Diffserv>>,
+    pub(crate) flowmode: Option<Word<FlowMode>>,
+    pub(crate) nat: Option<Spanned<bool>>,
+    pub(crate) wash: Option<bool>,
+    #[serde(rename = "split-gso")]
+    pub(crate) split_gso: Option<bool>,
+    #[serde(rename = "ack-filter")]
+    pub(crate) ack_filter: Option<FlagOrWord<AckFilter>>,
+    pub(crate) memlimit: Option<Memlimit>,
+    pub(crate) fwmark: Option<u32>,
+    pub(crate) ingress: Option<bool>,
+    #[serde(default)]
+    pub(crate) rule: Vec<Spanned<Rule>>,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    pub(crate) source: Option<Prefix>,
+    pub(crate) destination: Option<Prefix>,
+    pub(crate) vlan: Option<u16>,
+    pub(crate) dscp: Option<Dscp>,
+    pub(crate) pcp: Option<u8>,
+    pub(crate) exp: Option<u8>,
+    pub(crate) mark: Option<u32>,
+    #[serde(rename = "set-dscp")]
+    pub(crate) set_dscp: Option<Dscp>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Qdisc {
     #[default]
     FqCodel,
+    Cake,
     Fifo,
 }
 
@@ -148,6 +184,36 @@ pub(crate) struct Selector {
     pub(crate) mask: u8,
 }
 
+/// A span of time, or a preset's name.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Rtt(pub(crate) Duration);
+
+/// An amount of memory in bytes, or `auto`.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Memlimit(pub(crate) Option<u32>);
+
+/// A word with a meaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word<T>(pub(crate) T);
+
+/// `true`, `false`, or a word with a meaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FlagOrWord<T> {
+    Flag(bool),
+    Word(T),
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Prefix(pub(crate) rules::Prefix);
+
+/// A DSCP by number or name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dscp(pub(crate) u8);
+
 /// A number of bytes, or keywords.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overhead(pub(crate) rate::Overhead);
@@ -184,6 +250,48 @@ impl TryFrom<String> for Size {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
         units::parse_size(&text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl TryFrom<String> for Rtt {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match schema::RTT_PRESETS.iter().find(|(word, _)| *word == text) {
+            Some((_, span)) => Ok(Self(*span)),
+            None => Span::try_from(text).map(|Span(span)| Self(span)),
+        }
+    }
+}
+
+impl TryFrom<String> for Memlimit {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == AUTO {
+            return Ok(Self(None));
+        }
+        let Size(bytes) = Size::try_from(text)?;
+        // Beyond 32 bits it is out of range too.
+        Ok(Self(Some(u32::try_from(bytes).unwrap_or(u32::MAX))))
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let (address, length) = text.split_once('/').ok_or("there is no \"/\" in it")?;
+        let address: IpAddr =
+            address.trim().parse().map_err(|_| format!("\"{address}\" is no IPv4 or IPv6 address"))?;
+        let length: u8 = length.trim().parse().map_err(|_| format!("\"{length}\" is no number of bits"))?;
+        let prefix = match address {
+            IpAddr::V4(address) => rules::Prefix::v4(address.octets(), length),
+            IpAddr::V6(address) => rules::Prefix::v6(address.octets(), length),
+        };
+        let prefix = prefix.ok_or("an address does not have that many bits")?;
+        let (start, _) = prefix.parts();
+        if start != address {
+            return Err(format!("{address} has bits beyond the first {length}; {start}/{length} has not"));
+        }
+        Ok(Self(prefix))
     }
 }
 
@@ -248,6 +356,51 @@ impl<'de> Deserialize<'de> for Overhead {
     }
 }
 
+impl<'de, T: Words> Deserialize<'de> for Word<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        T::of(&word).map(Self).ok_or_else(|| de::Error::custom("an unknown word"))
+    }
+}
+
+impl<'de, T: Words> Deserialize<'de> for FlagOrWord<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+        impl<T: Words> Visitor<'_> for Either<T> {
+            type Value = FlagOrWord<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false or a word")
+            }
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Self::Value, E> {
+                Ok(FlagOrWord::Flag(flag))
+            }
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Self::Value, E> {
+                T::of(word).map(FlagOrWord::Word).ok_or_else(|| E::custom("an unknown word"))
+            }
+        }
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrName;
+        impl Visitor<'_> for NumberOrName {
+            type Value = Dscp;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a DSCP")
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Dscp, E> {
+                u8::try_from(number).map(Dscp).map_err(E::custom)
+            }
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Dscp, E> {
+                words::dscp(name).map(Dscp).ok_or_else(|| E::custom("an unknown name"))
+            }
+        }
+        deserializer.deserialize_any(NumberOrName)
+    }
+}
+
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextOrTable<T>(PhantomData<T>);
@@ -281,6 +434,8 @@ impl TryFrom<&TextOr<Port>> for device::Device {
 pub(crate) const UNLIMITED: &str = "unlimited";
 /// Nothing of the kind.
 pub(crate) const OFF: &str = "off";
+/// As other keys have it.
+pub(crate) const AUTO: &str = "auto";
 
 #[cfg(test)]
 mod tests {
@@ -331,6 +486,7 @@ mod tests {
             (fields::<Link>(), &schema::LINK),
             (fields::<Port>(), &schema::PORT),
             (fields::<Direction>(), &schema::DIRECTION),
+            (fields::<Rule>(), &schema::RULE),
         ];
         for (fields, table) in tables {
             let names: Vec<_> = table.keys.iter().map(|key| key.name).collect();

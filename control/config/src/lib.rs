@@ -5,7 +5,8 @@
 //! whether a device exists and takes what is asked for shows when it is opened.
 //!
 //! The way of a file: text -> tree with places (`toml`) -> each key against the [`schema`] (`check`) -> serde types
-//! (`file`) -> values against each other, defaults (`convert`) -> [`model::Config`].
+//! (`file`) -> values against each other, defaults (`convert`) -> [`model::Config`]. A line of tc is translated
+//! into keys ([`tc`]) and goes the same way.
 
 mod check;
 mod convert;
@@ -16,7 +17,9 @@ pub mod error;
 mod file;
 pub mod model;
 pub mod schema;
+pub mod tc;
 pub mod units;
+mod words;
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! What the file means: checked values in the types of the dataplane, defaults filled in.
 
+use shaper::flow::rules::Rule;
 use shaper::qdisc;
 use shaper::rate::Overhead;
 use shaper::time::Duration;
@@ -85,8 +86,8 @@ pub struct Port {
     pub tx_ring: u16,
 }
 
-/// One way through a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One way through a link. cake shapes by itself: its parameters repeat bandwidth and overhead.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Direction {
     /// The queueing discipline.
     pub qdisc: qdisc::Params,
@@ -94,8 +95,12 @@ pub struct Direction {
     pub bandwidth: Option<Rate>,
     /// What a packet counts as.
     pub overhead: Overhead,
-    /// Most lateness that is made up.
+    /// Most lateness that is made up; cake makes up all.
     pub catch_up: Duration,
+    /// Cut super-packets (cake).
+    pub split_gso: bool,
+    /// What is said of packets by what they are (cake); the first that applies decides.
+    pub rules: Vec<Rule>,
 }
 
 impl Lcores {

@@ -6,11 +6,15 @@
 
 use std::fmt;
 
-use shaper::rate::{Limiter, Overhead};
+use shaper::rate::Overhead;
 use shaper::time::Duration;
 use shaper::units::Rate;
 
 use crate::units;
+
+mod direction;
+
+pub use direction::{DIRECTION, RTT_PRESETS, RULE};
 
 /// One key of a table.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +53,8 @@ pub struct Table {
 pub enum Kind {
     /// `true` or `false`.
     Flag,
+    /// `true`, `false` or one of these words.
+    FlagOrChoice(&'static [&'static str]),
     /// A bare whole number; the word names what is counted.
     Number(i64, i64, &'static str),
     /// A rate with its unit, or `"unlimited"`.
@@ -57,8 +63,12 @@ pub enum Kind {
     Time(Duration, Duration),
     /// A time with its unit, or `"off"`.
     TimeOrOff(Duration, Duration),
+    /// A time with its unit, or one of these names of a time.
+    TimeOrPreset(Duration, Duration, &'static [(&'static str, Duration)]),
     /// An amount of memory with its unit.
     Size(u64, u64),
+    /// An amount of memory with its unit, or `"auto"`.
+    SizeOrAuto(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A name: letters, digits, `_`, `-`, `.`; at most [`NAME_MAX`] of them.
@@ -69,6 +79,12 @@ pub enum Kind {
     Overhead,
     /// `"VALUE/MASK"`, a byte each.
     Selector,
+    /// An IPv4 or IPv6 prefix.
+    Prefix,
+    /// A DSCP: its number or its name.
+    Dscp,
+    /// A discipline and its options as on tc's command line.
+    Tc,
     /// An array of strings.
     Strings,
     /// An array of CPU numbers, at least one.
@@ -301,172 +317,10 @@ pub static PORT: Table = Table {
     ],
 };
 
-/// `up` and `down`
-pub static DIRECTION: Table = Table {
-    heading: "up and down of [[link]]",
-    help: "What happens to packets on their way from one port to the other.",
-    keys: &[
-        Key {
-            name: "qdisc",
-            kind: Kind::Choice(&[FQ_CODEL, FIFO]),
-            default: "\"fq_codel\"",
-            example: "\"fq_codel\"",
-            change: Change::Restart,
-            qdiscs: &[],
-            help: "The queueing discipline.",
-        },
-        Key {
-            name: "bandwidth",
-            kind: Kind::Rate(Limiter::MIN, Rate::from_bits_per_sec(400_000_000_000)),
-            default: "\"unlimited\"",
-            example: "\"20Mbit\"",
-            change: Change::Live,
-            qdiscs: &[],
-            help: "Shape to this rate; set it a little below the real one, so that the queue is here.",
-        },
-        Key {
-            name: "overhead",
-            kind: Kind::Overhead,
-            default: "\"raw\"",
-            example: "\"ethernet ether-vlan\"",
-            change: Change::Live,
-            qdiscs: &[],
-            help: "Bytes added to each IP packet on the wire, or tc-cake's keywords, which add up; \"raw\": the frame as DPDK sees it, Ethernet header included, FCS not.",
-        },
-        Key {
-            name: "mpu",
-            kind: Kind::Number(*Overhead::MPU.start() as i64, *Overhead::MPU.end() as i64, "bytes"),
-            default: "as overhead's keywords say, else 0",
-            example: "64",
-            change: Change::Live,
-            qdiscs: &[],
-            help: "Smallest size a packet counts as, overhead included.",
-        },
-        Key {
-            name: "atm",
-            kind: Kind::Choice(&["noatm", "atm", "ptm"]),
-            default: "as overhead's keywords say, else \"noatm\"",
-            example: "\"ptm\"",
-            change: Change::Live,
-            qdiscs: &[],
-            help: "Cell framing counted on top: atm 53-byte cells with 48 of payload, ptm one byte in 65.",
-        },
-        Key {
-            name: "catch-up",
-            kind: Kind::Time(Duration::ZERO, Duration::from_millis(1_000)),
-            default: "\"10ms\"",
-            example: "\"2ms\"",
-            change: Change::Live,
-            qdiscs: &[],
-            help: "How much of its own lateness the shaper makes up by a burst; beyond that it counts lost time.",
-        },
-        Key {
-            name: "limit",
-            kind: Kind::Number(1, 4_194_304, "packets"),
-            default: "10240 (fq_codel), 1000 (fifo)",
-            example: "2000",
-            change: Change::Lower,
-            qdiscs: &[],
-            help: "Most packets queued; memory for them is set aside at start.",
-        },
-        Key {
-            name: "flows",
-            kind: Kind::Number(1, 65_536, "queues"),
-            default: "1024",
-            example: "4096",
-            change: Change::Restart,
-            qdiscs: &[FQ_CODEL],
-            help: "Queues that flows are hashed into.",
-        },
-        Key {
-            name: "target",
-            kind: Kind::Time(Duration::from_micros(1), Duration::from_millis(100_000)),
-            default: "\"5ms\"",
-            example: "\"15ms\"",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "Standing queue delay that is acceptable; below interval, above the wire time of a frame.",
-        },
-        Key {
-            name: "interval",
-            kind: Kind::Time(Duration::from_micros(2), Duration::from_millis(1_000_000)),
-            default: "\"100ms\"",
-            example: "\"300ms\"",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "How long the delay must stay above target: the worst round trip that is usual.",
-        },
-        Key {
-            name: "quantum",
-            kind: Kind::Number(256, 1_048_576, "bytes"),
-            default: "mtu of the port it leaves by + 14",
-            example: "300",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "Bytes a flow may send in its turn; 300 favours small packets on slow links.",
-        },
-        Key {
-            name: "ecn",
-            kind: Kind::Flag,
-            default: "true",
-            example: "false",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "Mark packets of ECN-capable flows in place of dropping them; false is tc's noecn.",
-        },
-        Key {
-            name: "ce_threshold",
-            kind: Kind::TimeOrOff(Duration::ZERO, Duration::from_millis(1_000_000)),
-            default: "\"off\"",
-            example: "\"1ms\"",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "Mark every packet that waited longer (DCTCP-style).",
-        },
-        Key {
-            name: "ce_threshold_selector",
-            kind: Kind::Selector,
-            default: "\"0x00/0x00\"",
-            example: "\"0x01/0x03\"",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "Apply ce_threshold only where the IP header's DS/ECN byte & MASK = VALUE.",
-        },
-        Key {
-            name: "drop_batch",
-            kind: Kind::Number(1, 65_536, "packets"),
-            default: "64",
-            example: "1",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "Most packets dropped at once when limit or memory_limit is exceeded.",
-        },
-        Key {
-            name: "memory_limit",
-            kind: Kind::Size(16 << 10, 1 << 31),
-            default: "\"32MiB\"",
-            example: "\"4MiB\"",
-            change: Change::Live,
-            qdiscs: &[FQ_CODEL],
-            help: "Most memory queued packets may hold: buffers and mbuf headers, not bytes on the wire.",
-        },
-    ],
-    hints: &[
-        ("rate", "write bandwidth"),
-        ("noecn", "write ecn = false"),
-        ("unlimited", "write bandwidth = \"unlimited\", or leave bandwidth out"),
-        ("memlimit", "write memory_limit"),
-        ("ptm", "write atm = \"ptm\""),
-        ("noatm", "write atm = \"noatm\""),
-        ("linklayer", "write atm = \"atm\", \"ptm\" or \"noatm\""),
-        ("mtu", "it belongs to a port: a = { device = \"...\", mtu = 1500 }"),
-        ("link-down-hold", "it belongs into the [[link]]"),
-        ("propagate-link", "it belongs into the [[link]]"),
-    ],
-};
-
 /// `tc`'s name of RFC 8290's discipline.
 pub const FQ_CODEL: &str = "fq_codel";
+/// `tc`'s name of tc-cake(8).
+pub const CAKE: &str = "cake";
 /// One queue, oldest first.
 pub const FIFO: &str = "fifo";
 /// Least overhead in bytes.
@@ -510,6 +364,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Flag => f.write_str("true or false"),
+            Kind::FlagOrChoice(words) => write!(f, "true, false or one of {}", quoted(words)),
             Kind::Number(min, max, what) => write!(f, "a bare whole number from {min} to {max} ({what})"),
             Kind::Rate(min, max) => {
                 write!(
@@ -523,6 +378,11 @@ impl fmt::Display for Kind {
                 write!(f, "a time from \"{}\" to \"{}\"", units::time(*min), units::time(*max))
             }
             Kind::TimeOrOff(min, max) => write!(f, "{}, or \"off\"", Kind::Time(*min, *max)),
+            Kind::TimeOrPreset(min, max, presets) => {
+                let words: Vec<_> = presets.iter().map(|(word, _)| *word).collect();
+                write!(f, "{}, or one of {}", Kind::Time(*min, *max), quoted(&words))
+            }
+            Kind::SizeOrAuto(min, max) => write!(f, "{}, or \"auto\"", Kind::Size(*min, *max)),
             Kind::Size(min, max) => {
                 write!(f, "a size from \"{}\" to \"{}\"", units::size(*min), units::size(*max))
             }
@@ -534,6 +394,9 @@ impl fmt::Display for Kind {
                 "a bare whole number from {OVERHEAD_MIN} to {OVERHEAD_MAX} (bytes), or tc-cake(8)'s overhead words"
             ),
             Kind::Selector => f.write_str("\"VALUE/MASK\", each 0 to 0xff"),
+            Kind::Prefix => f.write_str("a prefix such as \"10.1.0.0/16\" or \"2001:db8::/32\""),
+            Kind::Dscp => f.write_str("a bare whole number from 0 to 63, or a name such as \"EF\", \"AF41\", \"CS1\", \"LE\""),
+            Kind::Tc => f.write_str("\"cake ...\", \"fq_codel ...\" or \"pfifo ...\" with the options of tc-cake(8), tc-fq_codel(8), tc-pfifo(8)"),
             Kind::Strings => f.write_str("an array of strings"),
             Kind::Cpus => write!(f, "an array of at least one CPU number from 0 to {CPU_MAX}"),
             Kind::Table(t) => write!(f, "a table with {}", names(t)),
@@ -556,7 +419,7 @@ impl fmt::Display for Change {
 
 impl fmt::Display for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for table in [&EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION] {
+        for table in [&EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION, &RULE] {
             if f.alternate() { table.markdown(f)? } else { table.plain(f)? }
         }
         Ok(())

@@ -3,9 +3,11 @@
 use crate::plan::{Machine, environment, plan};
 use crate::say::{complain, say};
 use anyhow::{Result, bail};
-use config::{Loaded, schema::Schema};
+use config::{Loaded, model::Config, schema::Schema};
 use dpdk::Eal;
-use std::fmt::Write as _;
+use engine::pool::cake_footprint;
+use shaper::qdisc::Params;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -58,6 +60,51 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     let kind = if environment.hugepages { "hugepages" } else { "ordinary memory" };
     let together = environment.packet_memory as f64 / f64::from(1 << 20);
     writeln!(text, "#   together {together:.1} MiB of {kind}")?;
+    write_disciplines(&mut text, &config)?;
+    say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What cake takes beside the packets it holds.
+fn write_disciplines(text: &mut String, config: &Config) -> fmt::Result {
+    for link in &config.links {
+        for (way, direction) in [("up", &link.up), ("down", &link.down)] {
+            let Some(Params::Cake(params)) = direction.as_ref().map(|direction| direction.qdisc) else {
+                continue;
+            };
+            let of = cake_footprint(&params);
+            let [tables, slots, acks] = [of.tables, of.slots, of.acks].map(|bytes| bytes.div_ceil(1 << 10));
+            writeln!(
+                text,
+                "# cake of {} {way}: tins and flows {tables} KiB, packet slots {slots} KiB, ACK filter {acks} KiB",
+                link.name
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints each direction in both forms: as a line of tc and in keys.
+///
+/// # Errors
+/// Everything that is wrong with the file.
+pub fn explain(file: &Path) -> Result<ExitCode> {
+    let mut text = String::new();
+    for link in load(file)?.config.links {
+        for (way, direction) in [("up", &link.up), ("down", &link.down)] {
+            let Some(direction) = direction else { continue };
+            let beside = match (&direction.qdisc, direction.rules.as_slice()) {
+                (Params::Cake(_), []) => "",
+                (Params::Cake(_), _) => "; rules stay keys",
+                (Params::Fifo(_) | Params::FqCodel(_), _) => {
+                    "; bandwidth, overhead, mpu, atm and catch-up stay keys"
+                }
+            };
+            let (tc, keys) = (direction.to_tc(), direction.to_toml(way));
+            writeln!(text, "# {} of link \"{}\" as tc has it{beside}:\ntc = \"{tc}\"", way, link.name)?;
+            writeln!(text, "# The same in keys:\n[link.{way}]\n{keys}")?;
+        }
+    }
     say(&text)?;
     Ok(ExitCode::SUCCESS)
 }

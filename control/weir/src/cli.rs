@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// weir: a traffic shaper on DPDK.
 ///
 /// It sits between two ports as a bump in the wire, keeps every flow fair and every queue short
-/// with fq_codel, and sends at the rate you give it.
+/// with fq_codel or cake, and sends at the rate you give it.
 #[derive(Debug, Parser)]
 #[command(version, about, long_about, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
@@ -28,6 +28,9 @@ pub enum Command {
         /// Print the effective configuration as JSON.
         #[arg(long)]
         json: bool,
+        /// Print each direction both as a line of tc (tc = "cake ...") and in keys.
+        #[arg(long, conflicts_with = "json")]
+        explain: bool,
     },
     /// Shape traffic until SIGINT or SIGTERM (needs root).
     ///

@@ -18,7 +18,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Check { file, json } => check::check(&file, json),
+        Command::Check { file, explain: true, .. } => check::explain(&file),
+        Command::Check { file, json, .. } => check::check(&file, json),
         Command::Run { file, name, verbose } => run::run(&file, name, verbose),
         Command::Show { name, json } => show::show(name.as_deref(), json),
         Command::Keys => check::keys(),

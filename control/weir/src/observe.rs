@@ -1,5 +1,7 @@
 //! From a running line to the report about it.
 
+mod cake;
+
 use crate::report::{
     Count, DirectionReport, LimiterReport, LinkReport, PollGaps, PortReport, Report, WorkerReport,
 };
@@ -9,6 +11,7 @@ use dpdk::Eal;
 use engine::line::{Line, LineLink, LinePort, LineWorker};
 use engine::page::DirectionPage;
 use engine::plan::Way;
+use engine::sojourn::Total;
 use shaper::qdisc::{Params, Stats, fifo, fq_codel};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -49,12 +52,14 @@ pub fn observe(instance: &Instance, line: &Line) -> Report {
 
 fn observe_link(config: &model::Link, link: &LineLink, line: &Line) -> LinkReport {
     let directions = link.ways.iter().filter_map(|(way, place)| {
-        let page = line.workers().get(place.worker)?.page.directions.get(place.direction)?;
+        let worker = line.workers().get(place.worker)?;
+        let page = worker.page.directions.get(place.direction)?;
+        let sojourn = worker.sojourn.get(place.direction)?;
         let (name, from, to, settings) = match way {
             Way::Up => ("up", &link.a, &link.b, config.up.as_ref()),
             Way::Down => ("down", &link.b, &link.a, config.down.as_ref()),
         };
-        Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page))
+        Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page, sojourn))
     });
     LinkReport {
         name: config.name.clone(),
@@ -70,6 +75,7 @@ fn observe_direction(
     to: &str,
     settings: &model::Direction,
     page: &DirectionPage,
+    sojourn: &Total,
 ) -> DirectionReport {
     let counters = &page.counters;
     let losses = counters.losses.iter().filter(|(_, tally)| tally.packets > 0);
@@ -78,7 +84,7 @@ fn observe_direction(
         from: from.to_owned(),
         to: to.to_owned(),
         kind: kind(&settings.qdisc).to_owned(),
-        options: options(&settings.qdisc),
+        options: options(settings),
         bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
         received: counters.received.into(),
         sent: counters.sent.into(),
@@ -91,6 +97,8 @@ fn observe_direction(
         rewrite_failed: counters.rewrite_failed,
         requeues: counters.short_bursts,
         qdisc: page.qdisc.as_ref().map(qdisc_counters).unwrap_or_default(),
+        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), sojourn),
+        sojourn: sojourn.of_all().into(),
         limiter: page.limiter.map(|limiter| LimiterReport {
             lost_us: limiter.lost.as_micros(),
             losses: limiter.losses,
@@ -142,12 +150,14 @@ fn kind(params: &Params) -> &'static str {
     match params {
         Params::Fifo(_) => "fifo",
         Params::FqCodel(_) => "fq_codel",
+        Params::Cake(_) => "cake",
     }
 }
 
 /// The options in force, in `tc`'s order and words.
-fn options(params: &Params) -> String {
-    let fq_codel = match params {
+fn options(settings: &model::Direction) -> String {
+    let fq_codel = match &settings.qdisc {
+        Params::Cake(_) => return cake::options(settings),
         Params::Fifo(fifo) => return format!("limit {}p", fifo.limit),
         Params::FqCodel(fq_codel) => fq_codel,
     };
@@ -180,6 +190,7 @@ fn qdisc_counters(stats: &Stats) -> BTreeMap<String, u64> {
     let counters: &[(&str, u64)] = match stats {
         Stats::Fifo(fifo::Stats { drop_overlimit, .. }) => &[("drop_overlimit", *drop_overlimit)],
         Stats::FqCodel(stats) => &fq_codel_counters(stats),
+        Stats::Cake(stats) => &cake::counters(stats),
     };
     counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
 }

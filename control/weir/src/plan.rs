@@ -137,6 +137,7 @@ fn direction(direction: &model::Direction) -> DirectionPlan {
         bandwidth: direction.bandwidth,
         overhead: direction.overhead,
         catch_up: direction.catch_up,
+        rules: direction.rules.clone(),
     }
 }
 

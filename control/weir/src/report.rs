@@ -1,10 +1,15 @@
-//! What `weir show` shows: the document that travels over the socket, and its text form in the
-//! shape of `tc -s qdisc show`.
+//! What `weir show` shows: the document that travels over the socket. `text` prints it in the shape of
+//! `tc -s qdisc show`, `tins` is the part about cake's tins.
+
+mod text;
+mod tins;
+
+pub use tins::TinReport;
 
 use engine::counters::Tally;
+use engine::sojourn::Percentiles;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter};
 
 /// Everything one instance knows. All counters only rise, from 0 at start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,8 +113,31 @@ pub struct DirectionReport {
     pub requeues: u64,
     /// The discipline's own counters, named as `tc -s -j` names them.
     pub qdisc: BTreeMap<String, u64>,
+    /// cake's tins, named and ordered as `tc` has them; empty for other disciplines.
+    #[serde(default)]
+    pub tins: Vec<TinReport>,
+    /// How long packets waited in the discipline.
+    #[serde(default)]
+    pub sojourn: SojournReport,
     /// The rate limiter's.
     pub limiter: Option<LimiterReport>,
+}
+
+/// How long packets waited, in microseconds: what half of them, nine in ten, ... waited at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SojournReport {
+    /// Packets that waited.
+    pub packets: u64,
+    /// Half of them.
+    pub p50_us: u64,
+    /// 90 %.
+    pub p90_us: u64,
+    /// 99 %.
+    pub p99_us: u64,
+    /// 99.9 %.
+    pub p999_us: u64,
+    /// All of them.
+    pub max_us: u64,
 }
 
 /// What became of our own lateness.
@@ -172,110 +200,15 @@ impl From<Tally> for Count {
     }
 }
 
-impl Display for Report {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for link in &self.links {
-            for direction in &link.directions {
-                write_direction(f, link, direction)?;
-            }
-            for (side, port) in [("a", &link.a), ("b", &link.b)] {
-                write_port(f, &link.name, side, port)?;
-            }
-        }
-        for worker in &self.workers {
-            write_worker(f, worker)?;
-        }
-        Ok(())
-    }
-}
-
-fn write_direction(f: &mut Formatter<'_>, link: &LinkReport, d: &DirectionReport) -> fmt::Result {
-    write!(f, "qdisc {} {}/{}: {} -> {}", d.kind, link.name, d.direction, d.from, d.to)?;
-    match d.bandwidth {
-        Some(bits) => write!(f, " bandwidth {}", Bits(bits))?,
-        None => write!(f, " bandwidth unlimited")?,
-    }
-    writeln!(f, " {}", d.options)?;
-    let overlimits = d.limiter.as_ref().map_or(0, |limiter| limiter.losses);
-    writeln!(
-        f,
-        " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues {})",
-        d.sent.bytes, d.sent.packets, d.dropped.packets, overlimits, d.requeues
-    )?;
-    writeln!(f, " backlog {}b {}p requeues {}", d.backlog.bytes, d.backlog.packets, d.requeues)?;
-    let mut stats = d.qdisc.iter().peekable();
-    while stats.peek().is_some() {
-        let line: Vec<_> =
-            stats.by_ref().take(STATS_A_LINE).map(|(name, value)| format!("{name} {value}")).collect();
-        writeln!(f, "  {}", line.join(" "))?;
-    }
-    writeln!(f, " received {} bytes {} pkt", d.received.bytes, d.received.packets)?;
-    for (reason, count) in &d.losses {
-        writeln!(f, " dropped {reason}: {} bytes {} pkt", count.bytes, count.packets)?;
-    }
-    if d.control.packets + d.control_spilled.packets > 0 {
-        writeln!(
-            f,
-            " control {} bytes {} pkt, spilled {}",
-            d.control.bytes, d.control.packets, d.control_spilled.packets
-        )?;
-    }
-    if d.rewritten + d.rewrite_failed > 0 {
-        writeln!(f, " DS field rewritten {}, failed {}", d.rewritten, d.rewrite_failed)?;
-    }
-    if let Some(limiter) = &d.limiter {
-        writeln!(
-            f,
-            " lateness lost {} us in {} losses, max {} us",
-            limiter.lost_us, limiter.losses, limiter.late_max_us
-        )?;
-    }
-    Ok(())
-}
-
-fn write_port(f: &mut Formatter<'_>, link: &str, side: &str, port: &PortReport) -> fmt::Result {
-    let state = if port.link_up { "up" } else { "down" };
-    let speed = port.speed_mbps.map(|speed| format!(" {speed}Mbit/s")).unwrap_or_default();
-    writeln!(
-        f,
-        "port {link}/{side}: {} ({}) link {state}{speed} mtu {}",
-        port.device, port.driver, port.mtu
-    )?;
-    writeln!(
-        f,
-        " rx {} pkt, before the AQM lost: imissed {} rx_nombuf {} ierrors {}; tx {} pkt, oerrors {}",
-        port.ipackets, port.imissed, port.rx_nombuf, port.ierrors, port.opackets, port.oerrors
-    )?;
-    writeln!(f, " mbufs {} of {} in use", port.pool_in_use, port.pool_size)
-}
-
-fn write_worker(f: &mut Formatter<'_>, worker: &WorkerReport) -> fmt::Result {
-    let gaps = &worker.poll_gaps;
-    writeln!(
-        f,
-        "lcore {}: clock {} turns {} idle {} sleeps {}",
-        worker.lcore, worker.clock, worker.turns, worker.idle_turns, worker.sleeps
-    )?;
-    writeln!(
-        f,
-        " poll gaps: {} over 50 us, {} over 1 ms, max {} us, together {} us",
-        gaps.over_50us, gaps.over_1ms, gaps.max_us, gaps.total_us
-    )
-}
-
-/// A rate as `tc` prints it.
-struct Bits(u64);
-
-impl Display for Bits {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            bits if bits % 1_000_000_000 == 0 => write!(f, "{}Gbit", bits / 1_000_000_000),
-            bits if bits % 1_000_000 == 0 => write!(f, "{}Mbit", bits / 1_000_000),
-            bits if bits % 1_000 == 0 => write!(f, "{}Kbit", bits / 1_000),
-            bits => write!(f, "{bits}bit"),
+impl From<Percentiles> for SojournReport {
+    fn from(percentiles: Percentiles) -> Self {
+        Self {
+            packets: percentiles.packets,
+            p50_us: percentiles.p50.as_micros(),
+            p90_us: percentiles.p90.as_micros(),
+            p99_us: percentiles.p99.as_micros(),
+            p999_us: percentiles.p999.as_micros(),
+            max_us: percentiles.max.as_micros(),
         }
     }
 }
-
-/// Counters of a discipline on one line: what fits 100 columns.
-const STATS_A_LINE: usize = 5;

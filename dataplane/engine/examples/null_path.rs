@@ -1,7 +1,7 @@
-//! What the whole packet path costs: null device, parse, hash, fq_codel without a rate, null device.
+//! What the whole packet path costs: null device, parse, hash, a discipline without a rate, null device.
 //!
-//! `cargo run --release -p engine --example null_path -- --seconds 3` runs the worker's own loop on
-//! one lcore and prints the speed as its last line, in JSON. net_null hands out mbufs with the bytes
+//! `cargo run --release -p engine --example null_path -- --seconds 3` (`--cake` for cake diffserv4
+//! triple-isolate in place of fq_codel) runs the worker's own loop, waiting times recorded, on one lcore and prints the speed as its last line, in JSON. net_null hands out mbufs with the bytes
 //! that the pool left in them, so that every mbuf is stamped once with a UDP/IPv4 frame of 64 bytes
 //! of one of 64 flows.
 //!
@@ -23,31 +23,32 @@
 )]
 
 use dpdk::{Burst, Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
-use engine::classify::Classifier;
+use engine::classify::{Classifier, Wants};
 use engine::clock::Clock;
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::mailbox::{self, Command, Control};
 use engine::page::{DirectionPage, Page};
 use engine::pool;
+use engine::sojourn::Sojourn;
 use engine::worker::Worker;
 use shaper::flow::dissect::dissect;
 use shaper::flow::hash::FlowHasher;
-use shaper::qdisc::{Params, Qdisc, fq_codel};
+use shaper::qdisc::{Params, Qdisc, cake, fq_codel};
 use shaper::rate::Overhead;
 use shaper::rng::SplitMix;
 use shaper::time::{Duration, Instant};
 use std::collections::HashSet;
 
 fn main() {
-    let seconds = seconds();
+    let (params, seconds) = arguments();
     let eal = Eal::init(&eal_config()).expect("the EAL starts");
     let pool = Mempool::create(&eal, &MempoolConfig::new("stamped", MBUFS)).unwrap();
     let frames = frames();
     stamp(&pool, &frames);
     let mut left = Null::open(&eal, "net_null0,size=64", &pool);
     let mut right = Null::open(&eal, "net_null1,size=64", &pool);
-    let mut bench = Bench::new(left.rx.take().unwrap(), right.tx.take().unwrap(), &eal);
+    let mut bench = Bench::new(left.rx.take().unwrap(), right.tx.take().unwrap(), &eal, params);
 
     bench.fill();
     bench.run(WARM_UP);
@@ -82,11 +83,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(rx: RxQueue, tx: TxQueue, eal: &Eal) -> Self {
-        let params = Params::FqCodel(fq_codel::Params::default());
+    fn new(rx: RxQueue, tx: TxQueue, eal: &Eal, params: Params) -> Self {
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
-        let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2));
-        let classifier = Classifier::new(FlowHasher::new(SECRET), false);
+        let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2))
+            .recording(Sojourn::new(&params));
+        let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
         let settings = Settings { mtu: 1500, link_down_hold: Duration::from_millis(1_000) };
         let direction = Direction::new(rx, tx, classifier, egress, settings);
         let (control, mailbox) = mailbox::pair();
@@ -127,18 +128,28 @@ impl Bench {
         page.directions[0]
     }
 
-    /// Packets that wait in each flow.
-    fn queued(&self) -> Vec<u32> {
-        let Qdisc::FqCodel(fq_codel) = self.worker.directions()[0].egress().qdisc() else { return vec![] };
-        fq_codel.flows(Instant::ZERO).map(|flow| flow.qlen).collect()
+    /// Flows that are queued, each with what a turn takes of it.
+    fn check_flows(&self) {
+        match self.worker.directions()[0].egress().qdisc() {
+            Qdisc::FqCodel(fq_codel) => {
+                let queued: Vec<_> = fq_codel.flows(Instant::ZERO).map(|flow| flow.qlen).collect();
+                assert_eq!(queued.len(), FLOWS, "flows queued");
+                assert!(queued.iter().all(|packets| *packets >= 4), "backlog of each flow: {queued:?}");
+            }
+            Qdisc::Cake(cake) => {
+                let stats = cake.stats();
+                let flows: u16 = stats.tins().iter().map(|tin| tin.sparse_flows + tin.bulk_flows).sum();
+                let shared: u64 = stats.tins().iter().map(|tin| tin.way_collisions).sum();
+                assert_eq!((usize::from(flows), shared, stats.tins().len()), (FLOWS, 0, 4), "flows queued");
+            }
+            Qdisc::Fifo(_) => unreachable!("a discipline of the arguments"),
+        }
     }
 
     /// Panics unless the run was what the bench says it is.
     fn check(&self) {
         let page = self.page();
-        let queued = self.queued();
-        assert_eq!(queued.len(), FLOWS, "flows queued");
-        assert!(queued.iter().all(|packets| *packets >= 4), "backlog of each flow: {queued:?}");
+        self.check_flows();
         let (received, sent) = (page.counters.received, page.counters.sent);
         assert_eq!(
             received.packets,
@@ -230,18 +241,25 @@ fn eal_config() -> EalConfig {
         .arg("0")
 }
 
-/// The value of `--seconds`.
-fn seconds() -> u64 {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let seconds = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => Some(3),
-        ["--seconds", seconds] => seconds.parse().ok(),
-        _ => None,
-    };
-    seconds.unwrap_or_else(|| {
-        eprintln!("usage: null_path [--seconds N], N a whole number");
+/// The discipline, and the value of `--seconds`.
+fn arguments() -> (Params, u64) {
+    let mut args = std::env::args().skip(1);
+    let (mut params, mut seconds) = (Params::FqCodel(fq_codel::Params::default()), Some(3));
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--cake" => {
+                let diffserv = cake::Diffserv::Diffserv4;
+                params = Params::Cake(cake::Params { diffserv, ..cake::Params::default() });
+            }
+            "--seconds" => seconds = args.next().and_then(|seconds| seconds.parse().ok()),
+            _ => seconds = None,
+        }
+    }
+    let Some(seconds) = seconds else {
+        eprintln!("usage: null_path [--cake] [--seconds N], N a whole number");
         std::process::exit(2)
-    })
+    };
+    (params, seconds)
 }
 
 const FLOWS: usize = 64;

@@ -1,6 +1,6 @@
 //! Building one link: devices attached, pools made, ports started, directions put together.
 
-use crate::classify::Classifier;
+use crate::classify::{Classifier, Wants};
 use crate::direction::{Direction, Settings};
 use crate::egress::Egress;
 use crate::interface::Interface;
@@ -8,6 +8,7 @@ use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
 use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Way};
 use crate::pool::{self, CACHE, PoolSum};
+use crate::sojourn::Sojourn;
 use dpdk::port::Started;
 use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
 use shaper::flow::hash::FlowHasher;
@@ -62,10 +63,12 @@ impl Builder<'_> {
         mtu: u16,
     ) -> Result<Direction, LinkFault> {
         let qdisc = Qdisc::new(&plan.qdisc, pool::slots(&plan.qdisc) as usize)?;
-        let limiter = plan.bandwidth.map(|rate| Limiter::new(rate, plan.catch_up)).transpose()?;
+        let outer = plan.bandwidth.filter(|_| !qdisc.shapes());
+        let limiter = outer.map(|rate| Limiter::new(rate, plan.catch_up)).transpose()?;
         let [seed16, seed32] = self.seeds(way);
-        let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32));
-        let classifier = Classifier::new(FlowHasher::new(self.secret), false);
+        let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32))
+            .recording(Sojourn::new(&plan.qdisc));
+        let classifier = Classifier::new(FlowHasher::new(self.secret), Wants::of(&plan.qdisc), &plan.rules);
         let settings = Settings { mtu, link_down_hold: self.link.link_down_hold };
         Ok(Direction::new(rx, tx, classifier, egress, settings))
     }

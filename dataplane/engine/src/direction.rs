@@ -4,10 +4,11 @@
 //! Invariant between turns: received = sent + lost + waiting, packets and bytes alike, where
 //! waiting is what the egress and the out-box hold. Nothing else holds a packet.
 
-use crate::classify::{self, Classifier, ETHERNET};
+use crate::classify::{self, Classifier, ETHERNET, Headers};
 use crate::counters::{Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::page::DirectionPage;
+use crate::sojourn::Sojourn;
 use dpdk::{Burst, Mbuf, RxQueue, TxQueue};
 use shaper::packet::{Delivery, Piece};
 use shaper::time::{Duration, Instant};
@@ -170,6 +171,11 @@ impl Direction {
         &self.egress
     }
 
+    /// Gives away how long packets waited since the last time, in exchange for an empty one.
+    pub fn exchange_sojourn(&mut self, sojourn: &mut Sojourn) {
+        self.egress.exchange_sojourn(sojourn);
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
@@ -279,7 +285,12 @@ impl Direction {
             self.counters.losses.add(loss, len);
             return;
         }
-        let seen = self.classifier.classify(&packet);
+        let headers;
+        let mut seen = self.classifier.classify(&packet);
+        if seen.wants_headers {
+            headers = Headers::read(&packet, seen.arrival.network_offset);
+            seen.arrival.network = headers.as_slice();
+        }
         let losses = &mut self.counters.losses;
         let piece = Piece::single(packet, len, seen.truesize);
         let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());

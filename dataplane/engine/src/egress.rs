@@ -5,7 +5,9 @@
 //!   row while data waits, and it is capped ([`CONTROL_SLOTS`]): what does not fit takes the way
 //!   of ordinary packets. So a flood of ARP gets half of the frames at most, and what is more of
 //!   it is policed by the discipline like any flow. Control frames are charged to the rate.
-//! * The **rate** decides when the next frame may leave; the discipline decides which.
+//! * The **rate** decides when the next frame may leave; the discipline decides which. cake does
+//!   both and counts link-layer overhead by itself: then there is no limiter here, and control
+//!   frames wait for cake's clock and are charged to it.
 //!
 //! Generic over the packet, so that tests run it without DPDK.
 
@@ -17,6 +19,7 @@ use shaper::time::Instant;
 use std::collections::VecDeque;
 
 use crate::counters::Tally;
+use crate::sojourn::Sojourn;
 
 /// What waits for one wire.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ pub struct Egress<P> {
     qdisc: Qdisc<P>,
     limiter: Option<Limiter>,
     overhead: Overhead,
+    sojourn: Sojourn,
     rng: SplitMix,
 }
 
@@ -45,7 +49,8 @@ pub struct ControlStats {
 pub const CONTROL_SLOTS: usize = 64;
 
 impl<P> Egress<P> {
-    /// An empty egress. `limiter` is `None` where the wire itself sets the rate.
+    /// An empty egress. `limiter` is `None` where the wire itself or the discipline sets the rate.
+    /// `overhead` is that of the discipline where it shapes by itself.
     pub fn new(qdisc: Qdisc<P>, limiter: Option<Limiter>, overhead: Overhead, rng: SplitMix) -> Self {
         Self {
             control: VecDeque::with_capacity(CONTROL_SLOTS),
@@ -55,8 +60,15 @@ impl<P> Egress<P> {
             qdisc,
             limiter,
             overhead,
+            sojourn: Sojourn::default(),
             rng,
         }
+    }
+
+    /// Has it record how long packets of the discipline wait.
+    #[must_use]
+    pub fn recording(self, sojourn: Sojourn) -> Self {
+        Self { sojourn, ..self }
     }
 
     /// Queues one packet.
@@ -74,7 +86,9 @@ impl<P> Egress<P> {
         {
             limiter.idle_until(now);
         }
-        self.overhead.fill(&mut piece, arrival.network_offset);
+        if is_control || !self.qdisc.shapes() {
+            self.overhead.fill(&mut piece, arrival.network_offset);
+        }
         if is_control {
             if self.control.len() < CONTROL_SLOTS {
                 self.control_bytes += u64::from(piece.frame_len);
@@ -101,32 +115,40 @@ impl<P> Egress<P> {
 
     #[inline]
     fn choose(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
+        let is_due = self.qdisc.due() <= now;
         let data_has_its_turn = self.control_went_last && !self.qdisc.is_empty();
-        if !self.control.is_empty() && !data_has_its_turn {
+        if is_due && !self.control.is_empty() && !data_has_its_turn {
             self.control_went_last = true;
-            return self.take_control();
+            return self.take_control(now);
         }
-        self.control_went_last = false;
         match self.qdisc.dequeue(now, &mut self.rng, doomed) {
             // The AQM may have dropped all that waited: control goes on then.
-            None => self.take_control(),
-            some => some,
+            None if is_due => self.take_control(now),
+            None => None,
+            Some(delivery) => {
+                self.control_went_last = false;
+                self.sojourn.record(delivery.tin, now.since(delivery.enqueued));
+                Some(delivery)
+            }
         }
     }
 
-    fn take_control(&mut self) -> Option<Delivery<P>> {
+    fn take_control(&mut self, now: Instant) -> Option<Delivery<P>> {
         let delivery = self.control.pop_front()?;
         self.control_bytes -= u64::from(delivery.len);
         self.control_stats.sent.add(delivery.len);
+        self.qdisc.charge(now, delivery.adjusted);
         Some(delivery)
     }
 
-    /// When the next dequeue can yield something: `None` while nothing waits.
+    /// When to call [`Egress::dequeue`] again although nothing arrives: `None` for never.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        if self.is_empty() {
-            return None;
+        match &self.limiter {
+            _ if self.is_empty() => self.qdisc.next_wakeup(),
+            Some(limiter) => Some(limiter.next()),
+            None if self.control.is_empty() => Some(self.qdisc.next_wakeup().unwrap_or(Instant::ZERO)),
+            None => Some(self.qdisc.due()),
         }
-        Some(self.limiter.as_ref().map_or(Instant::ZERO, Limiter::next))
     }
 
     /// Whether nothing waits.
@@ -150,6 +172,16 @@ impl<P> Egress<P> {
         }
         self.control_bytes = 0;
         self.qdisc.flush(doomed);
+    }
+
+    /// How long packets waited since it was last given away.
+    pub fn sojourn(&self) -> &Sojourn {
+        &self.sojourn
+    }
+
+    /// Gives away how long packets waited since the last time, in exchange for empty histograms.
+    pub fn exchange_sojourn(&mut self, empty: &mut Sojourn) {
+        core::mem::swap(&mut self.sojourn, empty);
     }
 
     /// The discipline, for its statistics.
@@ -185,8 +217,9 @@ fn as_is<P>(now: Instant, arrival: &Arrival<'_>, piece: Piece<P>) -> Delivery<P>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sojourn::Total;
     use shaper::packet::DsField;
-    use shaper::qdisc::{Params, fifo};
+    use shaper::qdisc::{Params, cake, fifo};
     use shaper::time::Duration;
     use shaper::units::Rate;
 
@@ -251,6 +284,55 @@ mod tests {
             assert_eq!(drain(&mut egress, now).len(), 1, "one frame a millisecond, no idle credit");
             let expected = (step < 3).then(|| now + Duration::from_millis(1));
             assert_eq!(egress.next_wakeup(), expected);
+        }
+    }
+
+    /// cake is asked for 1 Mbit/s of ATM; each frame of 125 bytes takes three cells.
+    #[test]
+    fn cake_keeps_the_rate_for_control_frames_too() {
+        let overhead: Overhead = "raw atm".parse().unwrap();
+        let bandwidth = Some(Rate::from_bits_per_sec(1_000_000));
+        let params = Params::Cake(cake::Params { bandwidth, overhead, ..cake::Params::default() });
+        let mut egress = Egress::new(Qdisc::new(&params, 100).unwrap(), None, overhead, SplitMix::new(1, 2));
+        let frame = Duration::from_nanos(3 * 53 * 8_000);
+        let start = Instant::ZERO + Duration::from_millis(5_000);
+        let mut lost = Vec::new();
+        for id in 0..6 {
+            put(&mut egress, start, id, id % 2 == 0, &mut lost);
+        }
+        let mut now = start;
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let sent = drain(&mut egress, now);
+            assert_eq!(sent.len(), 1, "one frame at a time, no idle credit");
+            order.extend(sent);
+            let Some(next) = egress.next_wakeup() else { break };
+            if egress.is_empty() {
+                break;
+            }
+            assert_eq!(next, now + frame);
+            assert_eq!(drain(&mut egress, Instant::from_nanos(next.as_nanos() - 1)), []);
+            now = next;
+        }
+        assert_eq!(order, [0, 1, 2, 3, 4, 5], "control first, never twice in a row while data waits");
+        assert!(lost.is_empty() && egress.is_empty());
+    }
+
+    #[test]
+    fn waiting_times_are_recorded_until_they_are_taken() {
+        let params = Params::Fifo(fifo::Params::default());
+        let mut egress = egress(100, None).recording(Sojourn::new(&params));
+        put(&mut egress, Instant::ZERO, 0, false, &mut Vec::new());
+        put(&mut egress, Instant::ZERO, 1, true, &mut Vec::new());
+        drain(&mut egress, Instant::ZERO + Duration::from_millis(8));
+        for packets in [1, 0] {
+            let mut page = Sojourn::new(&params);
+            egress.exchange_sojourn(&mut page);
+            let mut total = Total::default();
+            total.add(&page);
+            let waited = total.of_all();
+            assert_eq!(waited.packets, packets, "the control frame did not wait in the discipline");
+            assert_eq!(waited.p50.as_micros() / 1_000, 8 * packets);
         }
     }
 

@@ -20,4 +20,5 @@ pub mod mailbox;
 pub mod page;
 pub mod plan;
 pub mod pool;
+pub mod sojourn;
 pub mod worker;

@@ -11,6 +11,7 @@ use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Way};
+use crate::sojourn::{Sojourn, Total};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
@@ -69,6 +70,8 @@ pub struct LineWorker {
     pub clock: &'static str,
     /// Its last statistics.
     pub page: Page,
+    /// How long packets waited in each direction since the start.
+    pub sojourn: Vec<Total>,
     control: Control,
     /// Whether its statistics are under way.
     asked: bool,
@@ -159,8 +162,11 @@ impl Line {
         }
         for worker in &mut self.workers {
             let Some(handle) = worker.handle.take() else { continue };
-            if let Ok(ended) = handle.join() {
-                ended.report(&mut worker.page);
+            if let Ok(mut ended) = handle.join() {
+                let mut page = worker.page.next();
+                ended.report(&mut page);
+                ended.exchange_sojourn(&mut page);
+                worker.keep(page);
             }
         }
     }
@@ -201,29 +207,51 @@ impl LinePort {
 }
 
 impl LineWorker {
+    fn keep(&mut self, page: Page) {
+        self.page = page;
+        for (total, sojourn) in self.sojourn.iter_mut().zip(&self.page.sojourn) {
+            total.add(sojourn);
+        }
+    }
+
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
-        let (cause, page) = (clock.source(), Page::new(directions.len()));
+        let page = Page {
+            sojourn: directions.iter().map(|direction| Sojourn::like(direction.egress().sojourn())).collect(),
+            ..Page::new(directions.len())
+        };
+        let sojourn = directions.iter().map(|_| Total::default()).collect();
+        let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
             // Naps end on time then; without it they end late, which is no failure.
             let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
             worker.run(clock, poll)
         })?;
-        Ok(Self { lcore: lcore.id(), clock: cause, page, control, asked: false, handle: Some(handle) })
+        Ok(Self {
+            lcore: lcore.id(),
+            clock: cause,
+            page,
+            sojourn,
+            control,
+            asked: false,
+            handle: Some(handle),
+        })
     }
 
     fn ask(&mut self) {
-        // What came too late for the one who asked last time would be old news to this one.
-        while self.control.page().is_some() {}
-        let page = Box::new(Page::new(self.page.directions.len()));
+        // What came too late for the one who asked last time still counts.
+        while let Some(page) = self.control.page() {
+            self.keep(*page);
+        }
+        let page = Box::new(self.page.next());
         self.asked = self.control.send(Command::Report(page)).is_ok();
     }
 
     fn fetch(&mut self) {
         if let Some(page) = self.control.page() {
-            self.page = *page;
+            self.keep(*page);
             self.asked = false;
         }
     }
@@ -252,8 +280,15 @@ mod tests {
 
     fn worker() -> (LineWorker, Mailbox) {
         let (control, mailbox) = mailbox::pair();
-        let worker =
-            LineWorker { lcore: 1, clock: "none", page: Page::new(0), control, asked: false, handle: None };
+        let worker = LineWorker {
+            lcore: 1,
+            clock: "none",
+            page: Page::new(0),
+            sojourn: Vec::new(),
+            control,
+            asked: false,
+            handle: None,
+        };
         (worker, mailbox)
     }
 

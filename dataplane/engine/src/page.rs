@@ -5,6 +5,7 @@ use crate::counters::Tally;
 use crate::direction::Counters;
 use crate::egress::ControlStats;
 use crate::gaps::Gaps;
+use crate::sojourn::Sojourn;
 use shaper::qdisc::Stats;
 use shaper::rate;
 use shaper::time::Instant;
@@ -22,6 +23,8 @@ pub struct Page {
     pub clock: ClockStats,
     /// Its directions, in the order they were given to it.
     pub directions: Vec<DirectionPage>,
+    /// How long packets waited in each direction since the page before.
+    pub sojourn: Vec<Sojourn>,
 }
 
 /// What the loop did.
@@ -53,8 +56,15 @@ pub struct DirectionPage {
 }
 
 impl Page {
-    /// A page with room for `directions`.
+    /// A page with room for `directions`, and none for waiting times.
     pub fn new(directions: usize) -> Self {
         Self { directions: vec![DirectionPage::default(); directions], ..Self::default() }
+    }
+
+    /// An empty page to be filled by the worker that filled this one.
+    #[must_use]
+    pub fn next(&self) -> Self {
+        let sojourn = self.sojourn.iter().map(Sojourn::like).collect();
+        Self { sojourn, ..Self::new(self.directions.len()) }
     }
 }

@@ -3,6 +3,7 @@
 use crate::pool::{self, PoolSum};
 use crate::worker::Poll;
 use dpdk::{EalError, LcoreError, MempoolError, PortError};
+use shaper::flow::rules::Rule;
 use shaper::qdisc;
 use shaper::rate::{Overhead, RateError};
 use shaper::time::Duration;
@@ -53,16 +54,18 @@ pub struct PortPlan {
 }
 
 /// One direction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DirectionPlan {
     /// The discipline.
     pub qdisc: qdisc::Params,
-    /// The rate; as fast as the wire takes it if `None`.
+    /// The rate; as fast as the wire takes it if `None`, or as the discipline (cake) lets it.
     pub bandwidth: Option<Rate>,
     /// What a packet is charged.
     pub overhead: Overhead,
     /// Lateness that is made up at most.
     pub catch_up: Duration,
+    /// What is said of packets by what they are, at most [`shaper::flow::rules::MAX_RULES`].
+    pub rules: Vec<Rule>,
 }
 
 /// Which direction of a link.

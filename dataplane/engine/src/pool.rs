@@ -7,8 +7,8 @@
 //! because of our own queues, and the discipline's limit is what drops.
 
 use crate::egress::CONTROL_SLOTS;
-use dpdk::Burst;
-use shaper::qdisc::Params;
+use dpdk::{Burst, Mbuf};
+use shaper::qdisc::{Params, cake};
 use std::fmt;
 
 /// The terms of the sum, in mbufs.
@@ -112,8 +112,14 @@ pub fn slots(params: &Params) -> u32 {
     let limit = match params {
         Params::Fifo(fifo) => fifo.limit,
         Params::FqCodel(fq_codel) => fq_codel.limit.min(fq_codel.memory_limit / TRUESIZE),
+        Params::Cake(cake) => cake.memory_limit() / TRUESIZE,
     };
     limit.saturating_add(1)
+}
+
+/// Memory of cake itself with these parameters, beside the packets it holds.
+pub fn cake_footprint(params: &cake::Params) -> cake::Footprint {
+    cake::Cake::<Mbuf>::footprint(params, slots(&Params::Cake(*params)) as usize)
 }
 
 /// Ethernet header with two VLAN tags.
@@ -123,6 +129,7 @@ const L2_MAX: u32 = 14 + 8;
 mod tests {
     use super::*;
     use shaper::qdisc::{fifo, fq_codel};
+    use shaper::units::Rate;
 
     #[test]
     fn the_sum_counts_every_place_a_packet_can_be() {
@@ -139,5 +146,14 @@ mod tests {
         assert_eq!(slots(&fifo), 1001);
         let wide = fq_codel::Params { limit: u32::MAX, memory_limit: 32 << 20, ..Default::default() };
         assert_eq!(slots(&Params::FqCodel(wide)), (32 << 20) / TRUESIZE + 1);
+        let asked = cake::Params { memlimit: Some(1 << 20), ..Default::default() };
+        assert_eq!(slots(&Params::Cake(asked)), (1 << 20) / TRUESIZE + 1);
+        let rate = Some(Rate::from_bits_per_sec(100_000_000));
+        let by_rate = cake::Params { bandwidth: rate, ..Default::default() };
+        assert_eq!(slots(&Params::Cake(by_rate)), 5_000_000 / TRUESIZE + 1, "four times rate and rtt");
+        assert_eq!(slots(&Params::Cake(cake::Params::default())), 10_240 * 1_514 / TRUESIZE + 1);
+        let footprint = cake_footprint(&asked);
+        assert!(footprint.tables < 600 << 10 && footprint.acks == 0, "{footprint:?}");
+        assert!(footprint.slots >= ((1 << 20) / TRUESIZE) as usize * 32);
     }
 }

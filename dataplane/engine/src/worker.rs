@@ -122,11 +122,20 @@ impl Worker {
         }
     }
 
+    /// Gives away how long packets waited since the last page, in exchange for the empty histograms
+    /// of this one.
+    pub fn exchange_sojourn(&mut self, page: &mut Page) {
+        for (direction, sojourn) in self.directions.iter_mut().zip(&mut page.sojourn) {
+            direction.exchange_sojourn(sojourn);
+        }
+    }
+
     #[cold]
     fn obey(&mut self, command: Command) {
         match command {
             Command::Report(mut page) => {
                 self.report(&mut page);
+                self.exchange_sojourn(&mut page);
                 // Control has stopped fetching: the page is dropped here, which frees memory on the
                 // packet path once, rather than leaks it.
                 drop(self.mailbox.give(page));

@@ -26,6 +26,8 @@ pub struct Arrival<'a> {
     pub dst_hash: u32,
     /// The DS field of the outermost IP header, if there is one.
     pub ds: DsField,
+    /// The DSCP by which a class is chosen, where a rule says another than `ds`. The packet keeps its own.
+    pub dscp: Option<u8>,
     /// ARP has no DS field but is treated as network control (cake).
     pub is_arp: bool,
     /// Offset of the network header in the frame in bytes; 14 for untagged Ethernet.

@@ -205,7 +205,7 @@ impl Bench {
     }
 }
 
-const ROUNDS: usize = 15;
-const PACKETS: usize = 100_000;
+const ROUNDS: usize = 75;
+const PACKETS: usize = 20_000;
 /// Memory of a small packet: an mbuf of the default size and its header.
 const TRUESIZE: u32 = 2_304;

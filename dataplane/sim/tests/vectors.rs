@@ -2,34 +2,28 @@
 //! the counters against the lines.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use sim::replay::hashes::HashSource;
-use sim::replay::trace::Trace;
-use sim::replay::{Mode, dql, file, replay};
-use std::path::{Path, PathBuf};
+use sim::recorded::Recorded;
+use sim::replay::{Mode, dql};
 
 #[test]
 fn fq_codel_replays_identically() {
     let vectors = vectors("fqc");
     assert_eq!(vectors.len(), 22, "17 vectors and 5 extra ones");
-    for path in vectors {
-        check(&path);
-    }
+    vectors.iter().for_each(check);
 }
 
 #[test]
 fn cake_replays_identically() {
     let vectors = vectors("cake");
     assert_eq!(vectors.len(), 40, "30 vectors and 10 extra ones");
-    for path in vectors {
-        check(&path);
-    }
+    vectors.iter().for_each(check);
 }
 
 #[test]
 fn fq_codel_mended_counts_what_happens() {
-    for path in vectors("fqc") {
-        let (trace, recorded) = load(&path);
-        let printed = play(&trace, &recorded, Mode::Weir);
+    for vector in vectors("fqc") {
+        let (path, trace) = (&vector.name, vector.parsed().unwrap());
+        let printed = vector.play(Mode::Weir).unwrap();
         let deliveries: Vec<&str> = printed.lines().filter(|line| line.starts_with("deq ")).collect();
         let sum = |key| deliveries.iter().map(|line| value(line, key)).sum::<u64>();
         let drops = printed.lines().filter(|line| line.starts_with("drop ")).count() as u64;
@@ -44,17 +38,39 @@ fn fq_codel_mended_counts_what_happens() {
 }
 
 #[test]
+fn cake_mended_counts_what_happens() {
+    for vector in vectors("cake") {
+        let path = &vector.name;
+        let printed = vector.play(Mode::Weir).unwrap();
+        let deliveries: Vec<&str> = printed.lines().filter(|line| line.starts_with("deq ")).collect();
+        let drops = printed.lines().filter(|line| line.starts_with("drop ")).count() as u64;
+        let stat = printed.lines().find(|line| line.starts_with("stat qlen")).unwrap();
+        assert!(!printed.contains(" change"), "{path:?}: fault 24");
+        assert_eq!(value(stat, "drops"), drops, "{path:?}");
+        let bytes = deliveries.iter().map(|line| value(line, "len")).sum::<u64>();
+        assert_eq!(value(stat, "sent_bytes"), bytes, "{path:?}");
+        let tins = printed.lines().filter(|line| line.starts_with("stat tin="));
+        let marks = tins.map(|line| value(line, "ecn_mark")).sum::<u64>();
+        let became_ce = deliveries.iter().map(|line| value(line, "ce")).sum::<u64>();
+        assert!(marks <= became_ce, "{path:?}: fault 41");
+    }
+}
+
+#[test]
 fn byte_queue_limits_replay_identically() {
     let vectors = vectors("dql");
     assert_eq!(vectors.len(), 8, "7 vectors and an extra one");
-    for path in vectors {
-        let name = path.display().to_string();
-        let text = file::read(&path).unwrap();
-        assert!(dql::is_trace(&text), "{name}");
-        let mut printed = Vec::new();
-        dql::replay(&name, &text, Mode::Linux, &mut printed).unwrap();
-        let expected = file::read(Path::new(&name.replace(".trace.gz", ".out.gz"))).unwrap();
-        compare(&path, &expected, &String::from_utf8(printed).unwrap());
+    vectors.iter().for_each(check);
+}
+
+#[test]
+fn the_documented_table_is_what_is_printed() {
+    let document = include_str!("../CONFORMANCE.md");
+    let vectors = vectors("");
+    assert_eq!(vectors.len(), document.lines().filter(|line| line.ends_with("| yes |")).count());
+    for vector in vectors {
+        let row = vector.row().unwrap();
+        assert!(document.contains(&row), "not in CONFORMANCE.md: {row}");
     }
 }
 
@@ -76,77 +92,24 @@ fn value(line: &str, key: &str) -> u64 {
     pairs.find(|(name, _)| *name == key).unwrap().1.parse().unwrap()
 }
 
-/// All traces whose names start with `prefix`, in order.
-fn vectors(prefix: &str) -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors");
-    let mut found = Vec::new();
-    for folder in [root.clone(), root.join("extra")] {
-        for entry in folder.read_dir().unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap();
-            if name.starts_with(prefix) && name.ends_with(".trace.gz") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-fn check(path: &Path) {
-    let (trace, expected) = load(path);
-    compare(path, &expected, &play(&trace, &expected, Mode::Linux));
-}
-
-/// A trace and its recorded output.
-fn load(path: &Path) -> (Trace, String) {
-    let name = path.display().to_string();
-    let trace = Trace::parse(&name, &file::read(path).unwrap()).unwrap();
-    (trace, file::read(Path::new(&name.replace(".trace.gz", ".out.gz"))).unwrap())
-}
-
-fn play(trace: &Trace, recorded: &str, mode: Mode) -> String {
-    let hashes = HashSource::parse("recorded", &recorded_hashes(recorded)).unwrap();
-    let mut printed = Vec::new();
-    replay(trace, mode, &hashes, &mut printed).unwrap();
-    String::from_utf8(printed).unwrap()
-}
-
-/// The `ID FH SH DH` lines of a recorded output.
-fn recorded_hashes(out: &str) -> String {
-    let mut lines = String::new();
-    for line in out.lines().filter(|line| line.starts_with("enq ")) {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let hash = |field: usize| fields[field].split_once('=').unwrap().1;
-        lines += &format!("{} {} {} {}\n", fields[2], hash(5), hash(6), hash(7));
-    }
-    lines
+fn vectors(prefix: &str) -> Vec<Recorded> {
+    Recorded::all(prefix).unwrap()
 }
 
 /// Panics at the first line that differs, with what led to it.
-fn compare(path: &Path, expected: &str, printed: &str) {
-    let (expected, printed) = (lines(expected), lines(printed));
-    let Some(first) = (0..expected.len().max(printed.len())).find(|&at| expected.get(at) != printed.get(at))
-    else {
-        return;
-    };
-    let before = expected[first.saturating_sub(CONTEXT)..first].join("\n  ");
-    let after = |lines: &[&str]| {
-        let shown = first.min(lines.len())..(first + CONTEXT).min(lines.len());
-        lines[shown].join("\n  ")
-    };
+fn check(vector: &Recorded) {
+    let printed = vector.play(Mode::Linux).unwrap();
+    let Some(first) = vector.first_difference(&printed) else { return };
+    let shown =
+        |text: &str, from: usize| text.lines().skip(from).take(CONTEXT).collect::<Vec<_>>().join("\n  ");
     panic!(
-        "{}: output line {} differs, of {} expected\n  {before}\nexpected:\n  {}\nprinted:\n  {}",
-        path.display(),
+        "{}: output line {} differs\n  {}\nexpected:\n  {}\nprinted:\n  {}",
+        vector.name,
         first + 1,
-        expected.len(),
-        after(&expected),
-        after(&printed)
+        shown(&vector.out, first.saturating_sub(CONTEXT)),
+        shown(&vector.out, first),
+        shown(&printed, first)
     );
-}
-
-fn lines(text: &str) -> Vec<&str> {
-    text.lines().collect()
 }
 
 /// Lines shown before and after a difference.

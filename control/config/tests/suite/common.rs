@@ -1,5 +1,6 @@
 //! Shared by the tests: snapshots, and files built around one key.
 
+use config::schema::{CAKE, DIRECTION};
 use std::path::{Path, PathBuf};
 
 /// The tables of the schema as a test writes them: heading in the schema, and how to make a file of its keys.
@@ -28,7 +29,20 @@ pub(crate) fn file_with(heading: &str, keys: &[(&str, &str)]) -> String {
             let b = lines(&[("device", "\"net_null1\"")], ", ");
             format!("[[link]]\nname = \"home\"\na = \"net_null0\"\nb = {{ {b} }}\n")
         }
-        "up and down of [[link]]" => format!("{link}\n[link.up]\n{}\n", lines(&[], "\n")),
+        "up and down of [[link]]" => {
+            let of_cake = |name: &str| {
+                DIRECTION
+                    .key(name)
+                    .is_some_and(|key| !key.qdiscs.is_empty() && key.qdiscs.iter().all(|q| *q == CAKE))
+            };
+            let defaults: &[_] =
+                if keys.iter().any(|(name, _)| of_cake(name)) { &[("qdisc", "\"cake\"")] } else { &[] };
+            format!("{link}\n[link.up]\n{}\n", lines(defaults, "\n"))
+        }
+        "[[link.up.rule]] and [[link.down.rule]]" => {
+            let up = "[link.up]\nqdisc = \"cake\"\nfwmark = 0xff";
+            format!("{link}\n{up}\n[[link.up.rule]]\n{}\n", lines(&[("mark", "0x1")], "\n"))
+        }
         other => unreachable!("a table that the tests do not know: {other}"),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::common::{Numbers, examples, snapshot};
 use config::device::Bus;
+use shaper::flow::rules::{Prefix, Rule};
 
 #[test]
 fn every_example_is_right_and_reads_back() {
@@ -43,6 +44,30 @@ fn the_first_example_is_printed_with_its_defaults() {
     let (name, text) = examples().into_iter().find(|(name, _)| name == "home.toml").unwrap();
     let config = config::parse(&name, &text).unwrap().config;
     snapshot("control/config/tests/snapshots/home.txt", &format!("{config}\n{}", config.to_toml()));
+}
+
+#[test]
+fn rules_mean_what_they_say() {
+    let text = "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n\
+        [link.down]\nqdisc = \"cake\"\nfwmark = 0xf0\n\
+        [[link.down.rule]]\nsource = \"10.1.0.0/16\"\ndestination = \"2001:db8::/32\"\nvlan = 7\ndscp = \"AF41\"\n\
+        pcp = 1\nexp = 2\nmark = 0x30\nset-dscp = 63\n\
+        [[link.down.rule]]\nmark = 0\n";
+    let loaded = config::parse("FILE", text).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(loaded.warnings, []);
+    let down = loaded.config.links[0].down.clone().unwrap();
+    let first = Rule {
+        source: Prefix::v4([10, 1, 0, 0], 16),
+        destination: Prefix::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 32),
+        vlan: Some(7),
+        dscp: Some(34),
+        pcp: Some(1),
+        exp: Some(2),
+        mark: 0x30,
+        set_dscp: Some(63),
+    };
+    assert_eq!(down.rules, [first, Rule::default()]);
+    assert!(loaded.config.links[0].up.as_ref().unwrap().rules.is_empty());
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 use crate::common::{file_with, snapshot};
 use config::error::{Concern, Mistake};
-use config::schema::{Change, DIRECTION, EAL, ENGINE, Key, Kind, LCORES, LINK, PORT, ROOT, Schema, Table};
+use config::schema::{
+    Change, DIRECTION, EAL, ENGINE, Key, Kind, LCORES, LINK, PORT, ROOT, RULE, Schema, Table,
+};
+use config::tc::CakeOptions;
 
-const TABLES: [&Table; 7] = [&ROOT, &EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION];
+const TABLES: [&Table; 8] = [&ROOT, &EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION, &RULE];
 
 /// For each key of the schema, one file for each way in which its value can be wrong.
 #[test]
@@ -84,7 +87,7 @@ fn the_example_of_each_key_is_accepted() {
         let loaded = config::parse("FILE", &text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
         let printed = loaded.config.to_toml();
         assert!(
-            key.kind == Kind::Overhead || printed.contains(key.example),
+            matches!(key.kind, Kind::Overhead | Kind::Tc) || printed.contains(key.example),
             "{} not in\n{printed}",
             key.example
         );
@@ -95,11 +98,16 @@ fn the_example_of_each_key_is_accepted() {
 #[test]
 fn the_default_of_each_key_is_the_one_told() {
     let text = file_with(LINK.heading, &[("b", "{ device = \"net_null1\" }")]);
-    let printed = config::parse("FILE", &text).unwrap().config.to_toml();
-    let in_words = ["mpu", "atm", "limit", "quantum"];
-    for (_, key) in keys().filter(|(_, key)| !key.is_required() && key.table().is_none()) {
+    let cake = format!("{text}up = {{ qdisc = \"cake\" }}\n");
+    let print = |text: &str| config::parse("FILE", text).unwrap().config.to_toml();
+    let (printed, of_cake) = (print(&text), print(&cake));
+    let in_words = ["tc", "mpu", "atm", "limit", "quantum"];
+    // A rule's defaults are what it does not say.
+    let of_rule = |key: &Key| RULE.keys.iter().any(|other| std::ptr::eq(other, key));
+    for (_, key) in keys().filter(|(_, key)| !key.is_required() && key.table().is_none() && !of_rule(key)) {
         if !in_words.contains(&key.name) {
             let row = format!("{} = {}", key.name, key.default);
+            let printed = if key.qdiscs == ["cake"] { &of_cake } else { &printed };
             assert!(printed.contains(&row), "{row} not in\n{printed}");
         }
     }
@@ -137,6 +145,16 @@ fn every_mistake_is_told() {
         "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = { device = \"net_null1\", mtu = 65521 }\nup = { memory_limit = \"16KiB\" }\n".to_owned(),
         up("qdisc = \"fifo\", target = \"5ms\", flows = 16"),
         up("qdisc = \"fq-codel\""),
+        up("qdisc = \"cake\", target = \"5ms\", limit = 100, catch-up = \"1ms\""),
+        up("wash = true, rtt = \"10ms\""),
+        up("qdisc = \"cake\", nat = true"),
+        up("tc = \"cake nat\""),
+        up("tc = \"cake diffserv4\", bandwidth = \"20Mbit\", qdisc = \"cake\", overhead = 18, target = \"5ms\""),
+        up("tc = \"fq_codel ecn\", ecn = true, target = \"1ms\", wash = true"),
+        up("tc = \"fq_codel target 5ms interval 2ms\""),
+        up("qdisc = \"cake\", fwmark = 1, rule = [{ vlan = 7 }]"),
+        up("rule = [{ vlan = 7, mark = 1 }]"),
+        format!("{link}[link.up]\nqdisc = \"cake\"\nfwmark = 1\n{}", "[[link.up.rule]]\nmark = 1\n".repeat(65)),
         up("bandwith = \"20Mbit\", ce-threshold = \"1ms\", colour = \"red\", noecn = true"),
         format!("{link}bandwidth = \"20Mbit\"\nup = \"down\"\n"),
         eal("\"--file-prefix\", \"x\", \"--proc-type=secondary\", \"-l\", \"0\", \"-l0-3\", \"--lcore=0\", \"-h\""),
@@ -177,6 +195,11 @@ fn every_concern_is_told() {
         up("overhead = 18, mpu = 64, atm = \"atm\", catch-up = \"1ms\""),
         up("ce_threshold_selector = \"0x01/0x03\""),
         up("bandwidth = \"1Mbit\""),
+        up("tc = \"fq_codel limit 100\", bandwidth = \"1Mbit\""),
+        up("tc = \"cake bandwidth 10mbps\""),
+        up("qdisc = \"cake\", overhead = 18, mpu = 64"),
+        up("qdisc = \"cake\", rule = [{ vlan = 7, mark = 0x10 }, { pcp = 5, mark = 0, set-dscp = \"EF\" }]"),
+        up("tc = \"cake besteffort fwmark 0xff\", rule = [{ vlan = 7, mark = 1 }]"),
         format!(
             "{}[eal]\nargs = [\"--in-memery\", \"--new-in-dpdk-30\", \"x\", \"-q\"]\n",
             link("\"net_null1\"")
@@ -234,7 +257,10 @@ fn the_keys_are_documented() {
         Options of `tc` are spelled as `tc` spells them (tc-fq_codel(8), tc-cake(8)), weir's own with hyphens. \
         Rates, times and sizes carry their unit (`\"20Mbit\"`, `\"5ms\"`, `\"32MiB\"`); `bps` is bytes per second, as in \
         `tc`. \"live\" can change while weir runs, \"restart\" cannot.\n\n";
-    snapshot("configs/KEYS.md", &format!("{intro}{}\n", format!("{Schema:#}").trim_end()));
+    let options = "### Options of tc-cake(8)\n\nEach as `tc` has it and as a key of `up` or `down`; \
+        `tc = \"cake ...\"` takes them as they are. \"yes\" is what holds if nothing is said.\n\n";
+    let text = format!("{intro}{}\n\n{options}{CakeOptions}", format!("{Schema:#}").trim_end());
+    snapshot("configs/KEYS.md", &text);
     snapshot("control/config/tests/snapshots/listing.txt", &Schema.to_string());
 }
 
@@ -245,7 +271,8 @@ fn keys() -> impl Iterator<Item = (&'static Table, &'static Key)> {
 fn wrong_values(key: &Key) -> Vec<&'static str> {
     match key.kind {
         Kind::Flag => vec!["\"yes\"", "1"],
-        Kind::Number(..) => vec!["\"64\"", "\"x\"", "1.5", "-65", "99999999", "99999999999999999999999"],
+        Kind::Number(..) => vec!["\"64\"", "\"x\"", "1.5", "-65", "9999999999", "99999999999999999999999"],
+        Kind::FlagOrChoice(_) => vec!["\"yes\"", "\"agressive\"", "1"],
         Kind::Rate(..) => vec![
             "100000000",
             "\"fast\"",
@@ -269,6 +296,42 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
                 "\"99999999999999s\"",
             ]
         }
+        Kind::TimeOrPreset(..) => {
+            vec!["5", "\"soon\"", "\"internett\"", "\"5\"", "\"0ns\"", "\"5000s\"", "true"]
+        }
+        Kind::SizeOrAuto(..) => {
+            vec!["4194304", "\"much\"", "\"automatic\"", "\"1kb\"", "\"3gb\"", "\"9999gb\""]
+        }
+        Kind::Prefix => vec![
+            "\"10.0.0.0\"",
+            "\"10.1.2.3/16\"",
+            "\"10.0.0.0/33\"",
+            "\"2001:db8::/129\"",
+            "\"2001:db8::1/64\"",
+            "\"here/8\"",
+            "\"10.0.0.0/x\"",
+            "10",
+        ],
+        Kind::Dscp => vec!["64", "-1", "\"AF44\"", "\"46\"", "1.5", "true"],
+        Kind::Tc => vec![
+            "7",
+            "\"\"",
+            "\"htb rate 1mbit\"",
+            "\"cake bandwidth\"",
+            "\"cake bandwith 20mbit\"",
+            "\"cake bandwidth 1kbit\"",
+            "\"cake bandwidth 20mbt\"",
+            "\"cake rtt 0\"",
+            "\"cake overhead\"",
+            "\"cake overhead 300\"",
+            "\"cake memlimit 1kb\"",
+            "\"cake fwmark 0x1ffffffff\"",
+            "\"fq_codel limit 0\"",
+            "\"fq_codel limit many\"",
+            "\"fq_codel quantum 10\"",
+            "\"fq_codel wash\"",
+            "\"pfifo limit 1.5\"",
+        ],
         Kind::Size(..) => {
             vec!["4194304", "\"much\"", "\"4194304\"", "\"4XB\"", "\"1.0001kb\"", "\"1kb\"", "\"3gb\""]
         }
@@ -297,7 +360,7 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
     }
 }
 
-const MISTAKES: [&str; 21] = [
+const MISTAKES: [&str; 25] = [
     "Syntax",
     "UnknownKey",
     "Missing",
@@ -306,6 +369,10 @@ const MISTAKES: [&str; 21] = [
     "OutOfRange",
     "UnknownWord",
     "NotOfQdisc",
+    "BesideTc",
+    "Nat",
+    "RuleSaysNothing",
+    "TooManyRules",
     "NoLink",
     "NameTaken",
     "PortTaken",
@@ -332,6 +399,10 @@ fn variant(mistake: &Mistake) -> &'static str {
         Mistake::OutOfRange => "OutOfRange",
         Mistake::UnknownWord => "UnknownWord",
         Mistake::NotOfQdisc(_) => "NotOfQdisc",
+        Mistake::BesideTc => "BesideTc",
+        Mistake::Nat => "Nat",
+        Mistake::RuleSaysNothing => "RuleSaysNothing",
+        Mistake::TooManyRules(_) => "TooManyRules",
         Mistake::NoLink => "NoLink",
         Mistake::NameTaken(_) => "NameTaken",
         Mistake::PortTaken(_) => "PortTaken",
@@ -348,12 +419,14 @@ fn variant(mistake: &Mistake) -> &'static str {
     }
 }
 
-const CONCERNS: [&str; 8] = [
+const CONCERNS: [&str; 10] = [
     "MtuMismatch",
     "BytesPerSecond",
     "WithoutBandwidth",
     "WithoutThreshold",
     "TargetBelowFrame",
+    "MarkIgnored",
+    "OneTin",
     "UnknownDriver",
     "EalUnknown",
     "SharedCpu",
@@ -366,6 +439,8 @@ fn concern(concern: &Concern) -> &'static str {
         Concern::WithoutBandwidth => "WithoutBandwidth",
         Concern::WithoutThreshold => "WithoutThreshold",
         Concern::TargetBelowFrame(_) => "TargetBelowFrame",
+        Concern::MarkIgnored(..) => "MarkIgnored",
+        Concern::OneTin => "OneTin",
         Concern::UnknownDriver => "UnknownDriver",
         Concern::EalUnknown(_) => "EalUnknown",
         Concern::SharedCpu(_) => "SharedCpu",

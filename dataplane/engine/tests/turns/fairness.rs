@@ -2,6 +2,7 @@
 
 use crate::frames::udp;
 use crate::rig::{Plan, Rig, ms};
+use dpdk::Burst;
 use dpdk::testing::eal;
 use shaper::time::Duration;
 
@@ -48,6 +49,23 @@ fn a_direction_that_has_used_up_its_pool() {
         rig.lanes[0].drain();
     });
     assert!(rig.lanes[0].missed > 3_000 && rig.lanes[0].pool.available() == 0);
+    rig.finish();
+}
+
+/// However long the backlog: two bursts out and one in, then it is the next direction's turn.
+#[test]
+fn a_turn_moves_a_bounded_number_of_packets() {
+    let eal = eal();
+    let mut rig = Rig::one(&eal, Plan::default());
+    rig.set_link(0, false);
+    rig.turn(ms(0));
+    (0..900).for_each(|seq| assert!(rig.lanes[0].feed(&udp(1, seq, 100, 0))));
+    let burst = Burst::CAPACITY;
+    (0..10).for_each(|_| assert_eq!(rig.turn(ms(1)), burst));
+    rig.set_link(0, true);
+    rig.turn(ms(2));
+    assert_eq!(rig.turn(ms(2)), 3 * burst);
+    assert_eq!(rig.lanes[0].drain().packets, 2 * burst as u64);
     rig.finish();
 }
 

@@ -112,6 +112,23 @@ fn a_driver_that_takes_nothing_loses_one_frame_per_bound() {
     rig.finish();
 }
 
+/// The time that the link was down is not held against the frame at the head.
+#[test]
+fn a_link_that_comes_back_begins_the_bound_anew() {
+    let eal = eal();
+    let mut rig = Rig::one(&eal, Plan { outlet: 64, ..Plan::fifo(1_000) });
+    feed(&mut rig, 0..100);
+    rig.run(ms(0), ms(450), Duration::from_millis(1), |_, _| ());
+    rig.set_link(0, false);
+    rig.run(ms(450), ms(540), Duration::from_millis(1), |_, _| ());
+    rig.set_link(0, true);
+    rig.run(ms(540), ms(1_040), Duration::from_millis(1), |_, _| ());
+    assert_eq!(rig.counters(0).losses.total().packets, 0);
+    rig.run(ms(1_040), ms(1_100), Duration::from_millis(1), |_, _| ());
+    assert_eq!(rig.lost(0, Loss::Refused), 1);
+    rig.finish();
+}
+
 /// A driver that takes a little now and then is slow, not dead.
 #[test]
 fn a_slow_driver_loses_nothing() {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and helpers of tests")]
 
 mod allocation;
+mod cake;
 mod conservation;
 mod control;
 mod ecn;

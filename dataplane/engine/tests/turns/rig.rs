@@ -2,16 +2,18 @@
 
 use dpdk::testing::TestEal;
 use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring};
-use engine::classify::Classifier;
+use engine::classify::{Classifier, Wants};
 use engine::counters::{Loss, Tally};
 use engine::direction::{Counters, Direction, Settings};
 use engine::egress::Egress;
 use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
 use engine::pool;
+use engine::sojourn::Sojourn;
 use engine::worker::Worker;
 use shaper::flow::hash::FlowHasher;
-use shaper::qdisc::{Params, Qdisc, fifo, fq_codel};
+use shaper::flow::rules::Rule;
+use shaper::qdisc::{Params, Qdisc, cake, fifo, fq_codel};
 use shaper::rate::{Limiter, Overhead};
 use shaper::rng::SplitMix;
 use shaper::time::{Duration, Instant};
@@ -51,6 +53,7 @@ pub struct Plan {
     pub outlet: u32,
     /// Sends into net_null, which takes packets of one segment only and has no outlet to look into.
     pub into_null: bool,
+    pub rules: &'static [Rule],
 }
 
 impl Default for Plan {
@@ -62,6 +65,7 @@ impl Default for Plan {
             mbufs: 2047,
             outlet: 2048,
             into_null: false,
+            rules: &[],
         }
     }
 }
@@ -70,6 +74,10 @@ impl Plan {
     pub fn fifo(limit: u32) -> Self {
         let fifo = fifo::Params { limit, ..fifo::Params::default() };
         Self { qdisc: Params::Fifo(fifo), ..Self::default() }
+    }
+
+    pub fn cake(params: cake::Params) -> Self {
+        Self { qdisc: Params::Cake(params), ..Self::default() }
     }
 
     pub fn at(self, bits_per_sec: u64) -> Self {
@@ -178,6 +186,11 @@ impl<'a> Rig<'a> {
         fq_codel.stats()
     }
 
+    pub fn cake(&self, lane: usize) -> cake::Stats {
+        let Qdisc::Cake(cake) = self.worker.directions()[lane].egress().qdisc() else { panic!("not cake") };
+        cake.stats()
+    }
+
     /// Gives up what waits, closes the ports, and asserts that every mbuf is back in its pool.
     pub fn finish(mut self) {
         self.worker.flush();
@@ -223,10 +236,15 @@ impl Lane {
         }
         let slots = pool::slots(&plan.qdisc) as usize;
         let qdisc = Qdisc::new(&plan.qdisc, slots).unwrap();
+        let overhead = match plan.qdisc {
+            Params::Cake(cake) => cake.overhead,
+            Params::Fifo(_) | Params::FqCodel(_) => Overhead::default(),
+        };
         let limiter =
             plan.bits_per_sec.map(|bits| Limiter::new(Rate::from_bits_per_sec(bits), plan.catch_up).unwrap());
-        let egress = Egress::new(qdisc, limiter, Overhead::default(), SplitMix::new(1, 2));
-        let classifier = Classifier::new(FlowHasher::new([7; 16]), true);
+        let egress =
+            Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&plan.qdisc));
+        let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&plan.qdisc), plan.rules);
         let settings = Settings { mtu: MTU, link_down_hold: HOLD };
         let direction = Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);
         let lane =

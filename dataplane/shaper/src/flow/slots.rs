@@ -46,7 +46,9 @@ pub struct Slots<P> {
     used: usize,
 }
 
+/// A cache line of its own: on the line of another it would cost two misses where it is cold.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot<P> {
     packet: Option<P>,
     waiting: Waiting,
@@ -117,6 +119,11 @@ impl<P> Slots<P> {
             slots.push(Slot { packet: None, waiting: Waiting::default(), next, prev: NIL });
         }
         Self { free: if capacity == 0 { NIL } else { 0 }, slots, used: 0 }
+    }
+
+    /// Memory of a pool of `capacity` slots, bytes.
+    pub fn footprint(capacity: usize) -> usize {
+        capacity * size_of::<Slot<P>>()
     }
 
     /// Slots in use.
@@ -212,6 +219,21 @@ impl<P> Slots<P> {
             }
             queue.tail = other.tail;
         }
+    }
+
+    /// What waits in `queue`, from its head on.
+    pub fn iter(&self, queue: &Queue) -> impl Iterator<Item = &Waiting> {
+        let mut at = queue.head;
+        core::iter::from_fn(move || {
+            let slot = self.slots.get(at as usize)?;
+            at = slot.next;
+            Some(&slot.waiting)
+        })
+    }
+
+    /// Whether a packet is in slot `index`.
+    pub fn is_used(&self, index: u32) -> bool {
+        self.slots.get(index as usize).is_some_and(|slot| slot.packet.is_some())
     }
 
     /// What is known of the packet at the head of `queue`.

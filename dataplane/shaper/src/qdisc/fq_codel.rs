@@ -178,7 +178,7 @@ impl<P, C: Conformance> FqCodel<P, C> {
 
     /// The next packet to send; CE marks are in [`Delivery::ds`]. Packets that CoDel drops on the
     /// way are doomed as [`DropReason::Codel`].
-    #[inline(always)] // what is returned in registers is not stored and read back: 20 ns (Zen 4)
+    #[inline(always)] // or the delivery is stored, and read back in other pieces: 5 ns (Zen 4)
     pub fn dequeue(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) -> Option<Delivery<P>> {
         loop {
             let (index, on) = match (self.new.first(), self.old.first()) {

@@ -27,6 +27,8 @@ pub enum Qdisc<P> {
     Fifo(fifo::Fifo<P>),
     /// RFC 8290.
     FqCodel(fq_codel::FqCodel<P>),
+    /// tc-cake(8).
+    Cake(cake::Cake<P>),
 }
 
 /// Parameters of one of the disciplines.
@@ -36,15 +38,23 @@ pub enum Params {
     Fifo(fifo::Params),
     /// RFC 8290.
     FqCodel(fq_codel::Params),
+    /// tc-cake(8).
+    Cake(cake::Params),
 }
 
 /// Counters of one of the disciplines.
 #[derive(Clone, Copy, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "copied into a page when asked for: a box would be an allocation"
+)]
 pub enum Stats {
     /// Tail drop, for comparison.
     Fifo(fifo::Stats),
     /// RFC 8290.
     FqCodel(fq_codel::Stats),
+    /// tc-cake(8).
+    Cake(cake::Stats),
 }
 
 /// Why parameters were refused. Nothing was changed.
@@ -74,6 +84,7 @@ impl<P> Qdisc<P> {
         match params {
             Params::Fifo(params) => Ok(Self::Fifo(fifo::Fifo::new(params, slots))),
             Params::FqCodel(params) => fq_codel::FqCodel::new(params, slots).map(Self::FqCodel),
+            Params::Cake(params) => Ok(Self::Cake(cake::Cake::new(params, slots))),
         }
     }
 
@@ -82,7 +93,7 @@ impl<P> Qdisc<P> {
     pub fn enqueue(
         &mut self,
         now: Instant,
-        _rng: &mut impl Rng,
+        rng: &mut impl Rng,
         arrival: &Arrival<'_>,
         pieces: impl Iterator<Item = Piece<P>>,
         doomed: &mut impl FnMut(P, DropReason),
@@ -90,6 +101,7 @@ impl<P> Qdisc<P> {
         match self {
             Self::Fifo(fifo) => fifo.enqueue(now, arrival, pieces, doomed),
             Self::FqCodel(fq_codel) => fq_codel.enqueue(now, arrival, pieces, doomed),
+            Self::Cake(cake) => cake.enqueue(now, rng, arrival, pieces, doomed),
         }
     }
 
@@ -98,12 +110,13 @@ impl<P> Qdisc<P> {
     pub fn dequeue(
         &mut self,
         now: Instant,
-        _rng: &mut impl Rng,
+        rng: &mut impl Rng,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Option<Delivery<P>> {
         match self {
             Self::Fifo(fifo) => fifo.dequeue(now, doomed),
             Self::FqCodel(fq_codel) => fq_codel.dequeue(now, doomed),
+            Self::Cake(cake) => cake.dequeue(now, rng, doomed),
         }
     }
 
@@ -112,6 +125,32 @@ impl<P> Qdisc<P> {
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self {
             Self::Fifo(_) | Self::FqCodel(_) => None,
+            Self::Cake(cake) => cake.next_wakeup(),
+        }
+    }
+
+    /// Whether it keeps to a rate by itself and counts link-layer overhead by itself.
+    #[inline]
+    pub fn shapes(&self) -> bool {
+        matches!(self, Self::Cake(_))
+    }
+
+    /// When its own shaper, if it has one, lets the next packet go; not after `now`: at once.
+    #[inline]
+    pub fn due(&self) -> Instant {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => Instant::ZERO,
+            Self::Cake(cake) => cake.due(),
+        }
+    }
+
+    /// Tells its own shaper, if it has one, of a frame that leaves `now` past its queues. `adjusted`
+    /// is its length in bytes with link-layer overhead.
+    #[inline]
+    pub fn charge(&mut self, now: Instant, adjusted: u32) {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => {}
+            Self::Cake(cake) => cake.charge(now, adjusted),
         }
     }
 
@@ -128,6 +167,10 @@ impl<P> Qdisc<P> {
         match (self, params) {
             (Self::Fifo(fifo), Params::Fifo(params)) => fifo.change(now, params, doomed),
             (Self::FqCodel(fq_codel), Params::FqCodel(params)) => fq_codel.change(now, params, doomed),
+            (Self::Cake(cake), Params::Cake(params)) => {
+                cake.change(now, params, doomed);
+                Ok(())
+            }
             _ => Err(ParamError::OtherDiscipline),
         }
     }
@@ -137,6 +180,7 @@ impl<P> Qdisc<P> {
         match self {
             Self::Fifo(fifo) => fifo.flush(doomed),
             Self::FqCodel(fq_codel) => fq_codel.flush(doomed),
+            Self::Cake(cake) => cake.flush(doomed),
         }
     }
 
@@ -146,6 +190,7 @@ impl<P> Qdisc<P> {
         match self {
             Self::Fifo(fifo) => fifo.len(),
             Self::FqCodel(fq_codel) => fq_codel.len(),
+            Self::Cake(cake) => cake.len(),
         }
     }
 
@@ -161,6 +206,7 @@ impl<P> Qdisc<P> {
         match self {
             Self::Fifo(fifo) => fifo.backlog(),
             Self::FqCodel(fq_codel) => fq_codel.backlog(),
+            Self::Cake(cake) => cake.backlog(),
         }
     }
 
@@ -169,6 +215,7 @@ impl<P> Qdisc<P> {
         match self {
             Self::Fifo(fifo) => Stats::Fifo(*fifo.stats()),
             Self::FqCodel(fq_codel) => Stats::FqCodel(fq_codel.stats()),
+            Self::Cake(cake) => Stats::Cake(cake.stats()),
         }
     }
 }

@@ -57,6 +57,11 @@ impl Overhead {
     /// The numbers that `mpu` takes, in bytes.
     pub const MPU: RangeInclusive<u16> = 0..=256;
 
+    /// The names of link layers that [`Overhead::from_str`] knows, beside `conservative`.
+    pub fn presets() -> impl Iterator<Item = &'static str> {
+        PRESETS.iter().map(|(name, ..)| *name)
+    }
+
     /// Fills `piece.adjusted`; the network header is `network_offset` bytes into the frame.
     #[inline]
     pub fn fill<P>(&self, piece: &mut Piece<P>, network_offset: u16) {

@@ -13,6 +13,13 @@ pub struct Stack<'a> {
     payload: &'a [u8],
 }
 
+impl From<[u8; 4]> for Entry {
+    #[inline]
+    fn from(bytes: [u8; 4]) -> Self {
+        Self(u32::from_be_bytes(bytes))
+    }
+}
+
 impl Entry {
     /// Label, 0..2^20.
     #[inline]
@@ -49,7 +56,7 @@ impl<'a> Stack<'a> {
         let (mut service, mut rest, mut entropy) = (0, bytes, false);
         for _ in 0..MAX_LABELS {
             let (&head, payload) = take(rest)?;
-            let entry = Entry(u32::from_be_bytes(head));
+            let entry = Entry::from(head);
             if entry.label() >= FIRST_UNRESERVED && !entropy {
                 service = entry.label();
             }

@@ -48,7 +48,7 @@ impl<C: Conformance> Replay<C> {
         let mtu = config.number("mtu")?.unwrap_or(1_500u32);
         let header = config.number("hdr")?.unwrap_or(14u32);
         let mut params =
-            Params { handle: HANDLE, max_frame: mtu.saturating_add(header), ..Params::default() };
+            Params { handle: Some(HANDLE), max_frame: mtu.saturating_add(header), ..Params::default() };
         apply(config, &mut params)?;
         let seeds = (config.number("seed16")?.unwrap_or(1), config.number("seed32")?.unwrap_or(2));
         Ok(Self {
@@ -241,6 +241,10 @@ fn slots(trace: &Trace) -> usize {
 /// IP and TCP header of a TCP packet as they are on the wire, checksums left out.
 fn network_bytes(packet: &Packet) -> Vec<u8> {
     let (Proto::Tcp, Some(tcp)) = (packet.proto, &packet.tcp) else { return Vec::new() };
+    // More options than a header has room for: it cannot be read, as it could not when recorded.
+    if tcp.header_len() > Tcp::MAX_HEADER {
+        return Vec::new();
+    }
     let mut bytes = Vec::with_capacity(100);
     match (packet.src, packet.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -372,5 +376,5 @@ const ACK_FILTERS: &[(&str, AckFilter)] =
 
 const FRAMINGS: &[(&str, Framing)] = &[("0", Framing::None), ("1", Framing::Atm), ("2", Framing::Ptm)];
 
-/// Handle of the recorded discipline.
-const HANDLE: u32 = 0x8001_0000;
+/// Major number of the recorded discipline.
+const HANDLE: u16 = 0x8001;

@@ -92,7 +92,7 @@ fn measure(sources: &[Source], args: &Args, interrupt: &Interrupt) -> Result<Vec
 fn figures(rows: &[Row]) -> Vec<Figure> {
     let peer = rows.iter().find(|row| row.name == PATH_PEER).map(|row| median(&row.values));
     let figure = |row: &Row| {
-        let better = if row.unit == "ns" { Better::Lower } else { Better::Higher };
+        let better = if row.unit == "Mpps" { Better::Higher } else { Better::Lower };
         let figure =
             Figure::new(&row.name, median(&row.values), row.unit, better).spread(spread(&row.values));
         let bar = BARS.iter().find(|(name, _)| *name == row.name);
@@ -140,4 +140,12 @@ fn table(report: &Report, args: &Args) -> String {
 /// null → parse + hash + fq_codel → null on one lcore, and its peer on the same devices.
 const PATH: &str = "bench.null.weir_fq_codel";
 const PATH_PEER: &str = "bench.null.testpmd_macfwd";
-const BARS: [(&str, f64); 2] = [(PATH, 8.0), ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0)];
+const BARS: [(&str, f64); 7] = [
+    (PATH, 8.0),
+    ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0),
+    ("bench.live_rate_off.1mbit", 0.2),
+    ("bench.live_rate_off.10mbit", 0.2),
+    ("bench.live_rate_off.100mbit", 0.2),
+    ("bench.live_rate_off.1gbit", 0.2),
+    ("bench.live_rate_off.10gbit", 0.2),
+];

@@ -17,8 +17,8 @@ pub(crate) enum Source {
     Testpmd { name: &'static str },
     /// A program that prints `{"mpps": N, …}` as its last line.
     Mpps { name: &'static str, program: PathBuf },
-    /// A program that prints rows of a name, two blanks or more, and a median in ns; `name` goes before each.
-    Rows { name: &'static str, program: PathBuf },
+    /// A program that prints rows of a name, two blanks or more, and a value; `name` goes before each.
+    Rows { name: &'static str, program: PathBuf, unit: &'static str },
 }
 
 /// All sources, those to compare with each other side by side; programs lie in `folder`.
@@ -27,9 +27,10 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
         Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path") },
-        Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench") },
-        Source::Rows { name: "bench.cake", program: example("cake_bench") },
-        Source::Rows { name: "bench.dissect", program: example("dissect_bench") },
+        Source::Rows { name: "bench.live_rate_off", program: example("live_rate"), unit: "%" },
+        Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench"), unit: "ns" },
+        Source::Rows { name: "bench.cake", program: example("cake_bench"), unit: "ns" },
+        Source::Rows { name: "bench.dissect", program: example("dissect_bench"), unit: "ns" },
     ]
 }
 
@@ -43,7 +44,7 @@ impl Source {
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             Self::Testpmd { .. } | Self::Mpps { .. } => "Mpps",
-            Self::Rows { .. } => "ns",
+            Self::Rows { unit, .. } => unit,
         }
     }
 
@@ -69,7 +70,7 @@ impl Source {
                 let lines = lines(run, Duration::from_secs(seconds.into()) + PATIENCE, interrupt)?;
                 Ok(vec![((*name).to_owned(), parse_mpps(&lines)?)])
             }
-            Self::Rows { name, program } => {
+            Self::Rows { name, program, .. } => {
                 let lines = lines(command(program), PATIENCE, interrupt)?;
                 let rows: Vec<_> = lines.iter().filter_map(|line| parse_row(line)).collect();
                 ensure!(!rows.is_empty(), "it printed no row: {}", lines.join("\n"));

@@ -101,6 +101,11 @@ impl<C: Conformance> Acks<C> {
         }
     }
 
+    /// Memory for a pool of `slots`, bytes.
+    pub(super) fn footprint(slots: usize) -> usize {
+        slots * (size_of::<Link>() + size_of::<Segment>()) + slots.next_power_of_two() * size_of::<u32>()
+    }
+
     /// `segment` was queued in `slot`, right behind the slot `ahead`. Returns the slot that need not
     /// be sent any more.
     pub(super) fn arrived(
@@ -145,49 +150,38 @@ impl<C: Conformance> Acks<C> {
         }
     }
 
-    /// From the oldest packet of the connection in the window to the newest.
+    /// From the newest packet of the connection to the oldest in the window. Of packets in a row
+    /// that say the same about congestion, the first goes when two could; of several such rows, it
+    /// is that of the oldest.
     fn search(&self, filter: AckFilter, by: &Link, ahead: u32, segment: &Segment) -> Option<u32> {
-        let mut kept: Option<(u32, u8)> = None;
-        let mut at = self.oldest_in_window(by.key);
-        let mut found = None;
-        while let Some(link) = self.links.get(at as usize) {
-            let slot = at;
-            at = link.newer;
+        let mut choice = None;
+        let mut is_ahead = false;
+        let mut row = (u8::MAX, 0);
+        let mut at = self.newest.get(self.bucket(by.key)).copied().unwrap_or(NIL);
+        for _ in 0..C::CAKE_ACK_WINDOW {
+            let Some(link) = self.links.get(at as usize) else { break };
+            let slot = core::mem::replace(&mut at, link.older);
             if link.key != by.key {
                 continue;
             }
-            kept = kept.filter(|&(_, congestion)| congestion == link.congestion);
+            if link.congestion != row.0 {
+                row = (link.congestion, 0);
+            }
             if !link.may_be_superfluous(by) || !self.is_superfluous(slot, segment) {
                 continue;
             }
-            if kept.is_some() {
-                found = kept;
-                break;
+            row.1 += 1;
+            if row.1 > 1 {
+                choice = Some(slot);
             }
-            kept = Some((slot, link.congestion));
+            is_ahead |= slot == ahead && link.congestion == by.congestion;
         }
-        let alone = |&(slot, congestion): &(u32, u8)| {
-            filter == AckFilter::Aggressive && slot == ahead && congestion == by.congestion
-        };
-        found.or_else(|| kept.filter(alone)).map(|(slot, _)| slot)
+        let is_aggressive = filter == AckFilter::Aggressive && is_ahead;
+        choice.or_else(|| is_aggressive.then_some(ahead))
     }
 
     fn is_superfluous(&self, slot: u32, by: &Segment) -> bool {
         self.segments.get(slot as usize).is_some_and(|segment| segment.is_superfluous::<C>(by))
-    }
-
-    /// As far back in the bucket as the window reaches.
-    fn oldest_in_window(&self, key: u64) -> u32 {
-        let mut at = self.newest.get(self.bucket(key)).copied().unwrap_or(NIL);
-        let mut steps = 1;
-        while let Some(link) = self.links.get(at as usize)
-            && link.older != NIL
-            && steps < C::CAKE_ACK_WINDOW
-        {
-            at = link.older;
-            steps += 1;
-        }
-        at
     }
 
     /// A packet that cannot be superfluous is passed over in a search unless it says something
@@ -208,6 +202,18 @@ impl<C: Conformance> Acks<C> {
             *place = Link { older: newest, ..link };
             *copy = *segment;
             *self.newest_of(link.key) = slot;
+        }
+    }
+
+    /// Records are of slots in use, and chained both ways.
+    #[cfg(test)]
+    pub(super) fn check(&self, is_used: impl Fn(u32) -> bool) {
+        for (slot, link) in (0..).zip(&self.links).filter(|(_, link)| link.is_linked) {
+            assert!(is_used(slot));
+            match self.links.get(link.newer as usize) {
+                Some(newer) => assert!(newer.is_linked && newer.older == slot),
+                None => assert_eq!(self.newest[self.bucket(link.key)], slot),
+            }
         }
     }
 
@@ -485,3 +491,177 @@ const NOP: u8 = 1;
 const SACK: u8 = 5;
 const TIMESTAMP: u8 = 8;
 const MD5: u8 = 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{Linux, Weir};
+    use crate::rng::{Rng, SplitMix};
+    use std::vec::Vec;
+
+    /// An IPv4 packet of connection `port`, with `payload` bytes.
+    fn packet(port: u16, flags: u8, ack: u32, options: &[u8], payload: u16) -> Vec<u8> {
+        let length = 40 + options.len() as u16 + payload;
+        let mut bytes = Vec::from([0x45, 0]);
+        bytes.extend(length.to_be_bytes());
+        bytes.extend([0, 0, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        bytes.extend(port.to_be_bytes());
+        bytes.extend([0, 80, 0, 0, 0, 0]);
+        bytes.extend(ack.to_be_bytes());
+        bytes.extend([(5 + options.len() as u8 / 4) << 4, flags, 0, 0, 0, 0, 0, 0]);
+        bytes.extend(options);
+        bytes
+    }
+
+    /// The same inside IPv6, which may itself be inside IPv4.
+    fn packet6(is_tunnelled: bool, port: u16, ack: u32) -> Vec<u8> {
+        let inner = packet(port, ACK, ack, &[], 0).split_off(20);
+        let mut bytes = Vec::new();
+        if is_tunnelled {
+            bytes.extend([0x45, 0, 0, 80, 0, 0, 0, 0, 64, IPV6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        }
+        bytes.extend([0x60, 0, 0, 0, 0, inner.len() as u8, TCP, 64]);
+        bytes.extend([0x20; 32]);
+        bytes.extend(inner);
+        bytes
+    }
+
+    #[test]
+    fn reads_what_can_be_read() {
+        let v4 = Segment::parse(&packet(5, ACK | ECE, 7, &[], 0)).unwrap();
+        assert!(v4.is_pure && v4.is_trigger);
+        assert_eq!((v4.ack, v4.congestion, v4.flow.version, v4.flow.ports), (7, ECE, 4, 5 << 16 | 80));
+        assert!(!Segment::parse(&packet(5, ACK, 7, &[], 1)).unwrap().is_pure);
+        assert!(!Segment::parse(&packet(5, ACK | SYN, 7, &[], 0)).unwrap().is_trigger);
+        let v6 = Segment::parse(&packet6(false, 5, 7)).unwrap();
+        assert!(v6.is_pure && v6.flow.version == 6);
+        assert_eq!(Segment::parse(&packet6(true, 5, 7)), Some(v6), "tunnelled: the inner addresses count");
+    }
+
+    /// Cut anywhere, or with any byte changed: refused or read, never a panic.
+    #[test]
+    fn survives_what_is_broken() {
+        let options = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        for whole in [packet(5, ACK, 7, &options, 0), packet6(true, 5, 7)] {
+            for end in 0..whole.len() {
+                assert_eq!(Segment::parse(&whole[..end]), None);
+            }
+            for at in 0..whole.len() {
+                for value in 0..=255 {
+                    let mut broken = whole.clone();
+                    broken[at] = value;
+                    let _ = Segment::parse(&broken);
+                }
+            }
+        }
+    }
+
+    /// The search as it is described, over the whole queue; the last entry is the one that arrived.
+    fn search<C: Conformance>(filter: AckFilter, queue: &[(u32, Segment)]) -> Option<u32> {
+        let ((_, by), waiting) = queue.split_last()?;
+        let (ahead, _) = *waiting.last()?;
+        if !by.may_trigger::<C>() {
+            return None;
+        }
+        let (mut first, mut found) = (None, 0);
+        for (slot, segment) in waiting.iter().filter(|(_, segment)| segment.flow == by.flow) {
+            if first.is_some_and(|(_, congestion)| congestion != segment.congestion) {
+                first = None;
+                found -= 1;
+            }
+            if !segment.is_superfluous::<C>(by) {
+                continue;
+            }
+            if first.is_none() {
+                first = Some((*slot, segment.congestion));
+            }
+            if found > 0 {
+                return first.map(|(slot, _)| slot);
+            }
+            found = 1;
+        }
+        let is_last = |&(slot, congestion): &(u32, u8)| slot == ahead && congestion == by.congestion;
+        first.filter(|first| filter == AckFilter::Aggressive && is_last(first)).map(|(slot, _)| slot)
+    }
+
+    /// Of three connections, one of which has timestamps. `wild` ones change their mind about
+    /// everything with every packet; the others lose a packet now and then and mark a few.
+    fn any_packet(dice: &mut SplitMix, time: u32, wild: bool) -> Vec<u8> {
+        let mut below = |bound: u32| dice.next_u32() % bound;
+        let mut rarely = |often: u32, seldom: u32| below(if wild { often } else { seldom }) == 0;
+        let (other_flags, other_stamp, payload) = (rarely(2, 60), rarely(2, 1_000), rarely(5, 20));
+        let (sack, duplicate) = (rarely(4, 12), rarely(6, 60));
+        let port = below(3);
+        let flags = ACK | if other_flags { [ECE, ECE | CWR, 8, 1][below(4) as usize] } else { 0 };
+        let ack = 1_000 * (time / 3 + below(if wild { 3 } else { 1 }));
+        let mut options = Vec::new();
+        if (port == 0) != other_stamp {
+            options.extend([NOP, NOP, TIMESTAMP, 10]);
+            options.extend((100 + time / 2).to_be_bytes());
+            options.extend([0, 0, 0, 9]);
+        }
+        if sack {
+            let left = ack + 1_000 * (below(3) + 1) - if duplicate { 4_000 } else { 0 };
+            options.extend([NOP, NOP, SACK, 10]);
+            options.extend(left.to_be_bytes());
+            options.extend((left + 1_000 * (1 + below(3))).to_be_bytes());
+        }
+        packet(port as u16, flags, ack, &options, if payload { 100 } else { 0 })
+    }
+
+    /// How often the decision differs from that of the search as described, and how often there was
+    /// something to remove, over a queue of `length` packets that moves on.
+    fn differences<C: Conformance>(filter: AckFilter, length: usize, wild: bool) -> (usize, usize) {
+        let mut dice = SplitMix::new(length as u64, 5);
+        let mut acks = Acks::<C>::new(length + 1);
+        let mut free: Vec<u32> = (0..=length as u32).collect();
+        let mut queue: Vec<(u32, Segment)> = Vec::new();
+        let id = QueueId::new(0, 3);
+        let (mut differing, mut removed) = (0, 0);
+        for time in 0..10_000 {
+            let segment = Segment::parse(&any_packet(&mut dice, 10 + time, wild)).unwrap();
+            let slot = free.pop().unwrap();
+            let ahead = queue.last().map(|(slot, _)| *slot);
+            queue.push((slot, segment));
+            let expected = search::<C>(filter, &queue);
+            let got = acks.arrived(filter, id, slot, ahead, &segment);
+            differing += usize::from(got != expected);
+            removed += usize::from(expected.is_some());
+            if let Some(old) = got {
+                acks.left(old);
+                queue.retain(|(slot, _)| *slot != old);
+                free.push(old);
+            }
+            while queue.len() > length - 1 || (queue.len() > 1 && dice.next_u32().is_multiple_of(20)) {
+                let (slot, _) = queue.remove(0);
+                acks.left(slot);
+                free.push(slot);
+            }
+            acks.check(|slot| queue.iter().any(|(used, _)| *used == slot));
+        }
+        (differing, removed)
+    }
+
+    #[test]
+    fn decides_as_described() {
+        for filter in [AckFilter::Conservative, AckFilter::Aggressive] {
+            for length in [5, 20, 60] {
+                let (differing, removed) = differences::<Linux>(filter, length, true);
+                assert_eq!(differing, 0, "{filter:?} {length}");
+                assert!(removed > 100, "{removed}");
+            }
+        }
+    }
+
+    /// Among connections that behave, the window makes no difference.
+    #[test]
+    fn a_window_decides_alike() {
+        for filter in [AckFilter::Conservative, AckFilter::Aggressive] {
+            for length in [5, 20, 60] {
+                let (differing, removed) = differences::<Weir>(filter, length, false);
+                assert!(removed > 1_000, "{removed}");
+                assert_eq!(differing, 0, "{filter:?} {length}: of {removed}");
+            }
+        }
+    }
+}

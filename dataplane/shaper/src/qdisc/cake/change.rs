@@ -5,7 +5,7 @@ use super::overflow::{Backlogs, QueueId};
 use super::rate::{ByteTime, LOWEST_RATE};
 use super::tin::{Settings, Tin};
 use super::{Cake, MAX_TINS, Params, QUEUES, Shared};
-use crate::conformance::Conformance;
+use crate::conformance::{Conformance, Weir};
 use crate::packet::DropReason;
 use crate::rng::Rng;
 use crate::time::Instant;
@@ -18,7 +18,7 @@ impl<P, C: Conformance> Cake<P, C> {
     ///
     /// Another diffserv or flow mode builds the tins anew: flows keep their queues and their AQM, and
     /// start as sparse. A changed flow mode hashes packets that arrive from now on; what waits stays
-    /// with the queue it is in.
+    /// with the queue it is in, and a flow that has another hash now may overtake it.
     pub fn change(&mut self, now: Instant, params: &Params, doomed: &mut impl FnMut(P, DropReason)) {
         self.shared.spend_wakeup(now);
         let old = core::mem::replace(&mut self.shared.params, *params);
@@ -71,10 +71,14 @@ impl<P, C: Conformance> Cake<P, C> {
             }
         }
         self.shared.byte_time = self.tins.first().map_or(ByteTime::default(), |tin| tin.byte_time);
+        self.shared.clocks.rest = 0;
         if !C::CAKE_CLOCKS_STALE {
             self.shared.clocks.next = self.shared.byte_time.rescale(old, self.shared.clocks.next, now);
             self.shared.clocks.failsafe =
                 self.shared.byte_time.rescale(old, self.shared.clocks.failsafe, now);
+        }
+        if !C::CAKE_CLOCKS_STALE && !self.shared.is_empty() {
+            self.shared.wakeup = Some(self.shared.clocks.due().max(now));
         }
         if !C::CAKE_DEFICIT_SPENT_SHAPED && old.is_unlimited() != self.shared.byte_time.is_unlimited() {
             self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
@@ -117,8 +121,8 @@ impl<P, C: Conformance> Cake<P, C> {
         }
     }
 
-    /// Moves what waits in a queue of a tin that goes away to where it belongs now: to `tin`, or by
-    /// its DSCP.
+    /// Moves what waits in a queue of a tin that goes away to where it belongs now: to `tin`, or
+    /// where the DSCP of its first packet says, which is the default tin where that was washed.
     fn rehome(&mut self, from: &mut Tin<C>, queue: usize, tin: Option<usize>, bytes: u32) {
         let old = &mut from.flows[queue];
         let Some(head) = self.shared.slots.head(&old.queue) else { return };
@@ -152,9 +156,9 @@ impl<P, C: Conformance> Shared<P, C> {
         number: usize,
         reason: DropReason,
         doomed: &mut impl FnMut(P, DropReason),
-    ) -> u32 {
-        let before = self.qlen;
-        if tin.stats.backlog_bytes == 0 && before == 0 {
+    ) -> usize {
+        let before = self.slots.used();
+        if before == 0 {
             return 0;
         }
         for queue in 0..QUEUES {
@@ -162,7 +166,15 @@ impl<P, C: Conformance> Shared<P, C> {
                 doomed(packet, reason);
             }
         }
-        before - self.qlen
+        before - self.slots.used()
+    }
+}
+
+impl Params {
+    /// The bytes of packet memory that packets may occupy in all: `memlimit`, or what bandwidth and
+    /// rtt make of it.
+    pub fn memory_limit(&self) -> u32 {
+        memory_limit::<Weir>(self)
     }
 }
 

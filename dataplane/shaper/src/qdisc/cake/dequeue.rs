@@ -1,5 +1,6 @@
 //! The way out: shaper, tin, flow, AQM, delivery.
 
+use super::super::delivery;
 use super::overflow::QueueId;
 use super::{Cake, Shared, Tin};
 use crate::conformance::Conformance;
@@ -24,7 +25,7 @@ impl<P, C: Conformance> Cake<P, C> {
             let number = shared.choose_tin(tins, now)?;
             let sent = shared.serve(&mut tins[number], number, now, &mut decaying_first, rng, doomed);
             if sent.is_some() {
-                if shared.qlen == 0 {
+                if shared.is_empty() {
                     shared.wake_for_rest(tins, now);
                 }
                 return sent;
@@ -38,7 +39,7 @@ impl<P, C: Conformance> Shared<P, C> {
     /// Something waits, and the shaper lets it go.
     #[inline]
     fn may_send(&mut self, tins: &mut [Tin<C>], now: Instant) -> bool {
-        if self.qlen == 0 {
+        if self.is_empty() {
             self.rest(tins, now);
             return false;
         }
@@ -103,7 +104,8 @@ impl<P, C: Conformance> Shared<P, C> {
     }
 
     /// Lets the flows of a tin have their turns until one sends. `None` when the tin has to be
-    /// chosen anew: a flow was found empty, or there is none.
+    /// chosen anew: a flow was found empty, or there is none. Every turn passed on is worth a byte
+    /// at least, so the rounds are bounded by the longest packet.
     #[inline]
     fn serve(
         &mut self,
@@ -128,7 +130,7 @@ impl<P, C: Conformance> Shared<P, C> {
                 let Some(reason) = self.decide(tin, id, &mut waiting, now, rng) else {
                     self.deliver(tin, id, &waiting, now);
                     let tin = number as u8;
-                    return Some(Delivery { tin, ..super::super::delivery(packet, &waiting) });
+                    return Some(Delivery { tin, ..delivery(packet, &waiting) });
                 };
                 self.drop_by_aqm(tin, id, &waiting, now);
                 doomed(packet, reason);
@@ -182,7 +184,7 @@ impl<P, C: Conformance> Shared<P, C> {
         self.is_blocked = false;
         self.charge(tin, waiting.adjusted, now, false);
         self.spend(tin, id, waiting.adjusted);
-        if self.clocks.next > now && self.qlen != 0 {
+        if self.clocks.next > now && !self.is_empty() {
             self.wakeup = Some(self.clocks.due());
         }
         self.backlogs.delivered();

@@ -58,6 +58,11 @@ impl Diffserv {
         }
     }
 
+    /// Numbers of the tins in the order of report.
+    pub fn tin_order(self) -> &'static [u8] {
+        self.mode().order
+    }
+
     /// Names of the tins in the order of report, as tc prints them.
     pub const fn tin_names(self) -> &'static [&'static str] {
         match self {

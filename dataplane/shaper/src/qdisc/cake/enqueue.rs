@@ -79,8 +79,14 @@ impl<P, C: Conformance> Cake<P, C> {
             return result(Verdict::Dropped);
         };
         let mut losses = Losses::default();
+        if self.shared.slots.is_full() {
+            self.lose_one(now, id, &mut losses, doomed);
+        }
         let queued = match pieces.next() {
-            None => self.enqueue_whole(now, &place, arrival.network, first, &mut losses, doomed),
+            None => {
+                let tin = &mut self.tins[id.tin()];
+                self.shared.enqueue_whole(tin, now, &place, arrival.network, first, doomed)
+            }
             Some(second) => {
                 let pieces = [first, second].into_iter().chain(pieces);
                 self.enqueue_cut(now, &place, arrival.network, pieces, &mut losses, doomed)
@@ -109,33 +115,6 @@ impl<P, C: Conformance> Cake<P, C> {
             rewrite: is_washed,
             network_offset: arrival.network_offset,
         }
-    }
-
-    /// One packet, cut or not by someone else: the ACK filter looks at it.
-    #[inline]
-    fn enqueue_whole(
-        &mut self,
-        now: Instant,
-        place: &Place,
-        network: &[u8],
-        piece: Piece<P>,
-        losses: &mut Losses,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Sum {
-        if self.shared.slots.is_full() {
-            self.lose_one(now, place.id, losses, doomed);
-        }
-        let tin = &mut self.tins[place.id.tin()];
-        let mut sum = Sum::default();
-        let Some(slot) = self.shared.append(tin, now, place, piece, &mut sum, doomed) else {
-            return sum;
-        };
-        let removed = match self.shared.acks {
-            Some(_) => self.shared.filter_acks(tin, now, place.id, slot, network, doomed),
-            None => 0,
-        };
-        self.shared.account(tin, place.id, sum, removed);
-        sum
     }
 
     /// The pieces of a super-packet: they follow each other into the same queue.
@@ -176,7 +155,9 @@ impl<P, C: Conformance> Cake<P, C> {
     fn follow_rate(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
         let shared = &mut self.shared;
         if !shared.params.autorate_ingress {
-            shared.autorate.pass(now);
+            if C::CAKE_AUTORATE_STALE {
+                shared.autorate.pass(now);
+            }
         } else if let Some(rate) = shared.autorate.arrived::<C>(now) {
             self.set_rate(now, rate, doomed);
         }
@@ -226,6 +207,29 @@ impl<P, C: Conformance> Cake<P, C> {
 }
 
 impl<P, C: Conformance> Shared<P, C> {
+    /// One packet, cut or not by someone else: the ACK filter looks at it.
+    #[inline]
+    fn enqueue_whole(
+        &mut self,
+        tin: &mut Tin<C>,
+        now: Instant,
+        place: &Place,
+        network: &[u8],
+        piece: Piece<P>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Sum {
+        let mut sum = Sum::default();
+        let Some(slot) = self.append(tin, now, place, piece, &mut sum, doomed) else {
+            return sum;
+        };
+        let removed = match self.acks {
+            Some(_) => self.filter_acks(tin, now, place.id, slot, network, doomed),
+            None => 0,
+        };
+        self.account(tin, place.id, sum, removed);
+        sum
+    }
+
     /// By mark, by class, by DSCP: the first that says something.
     #[inline]
     fn choose_tin_for(&self, arrival: &Arrival<'_>) -> usize {
@@ -235,10 +239,14 @@ impl<P, C: Conformance> Shared<P, C> {
         let fwmark = self.params.fwmark;
         let mark = (arrival.mark & fwmark).checked_shr(fwmark.trailing_zeros()).unwrap_or(0);
         let by_class = || {
-            let is_own = (arrival.priority ^ self.params.handle) >> 16 == 0;
+            let is_own = self.params.handle.map(u32::from) == Some(arrival.priority >> 16);
             if is_own { self.mode.nth(arrival.priority & 0xffff) } else { None }
         };
-        let dscp = if arrival.is_arp { ARP_DSCP } else { arrival.ds.dscp() };
+        let dscp = match arrival.dscp {
+            Some(dscp) => dscp,
+            None if arrival.is_arp => ARP_DSCP,
+            None => arrival.ds.dscp(),
+        };
         let tin = self
             .mode
             .nth(mark)
@@ -254,7 +262,7 @@ impl<P, C: Conformance> Shared<P, C> {
             return;
         }
         tin.clock = tin.clock.max(now);
-        if self.qlen != 0 {
+        if !self.is_empty() {
             return;
         }
         if self.clocks.next < now {
@@ -292,7 +300,6 @@ impl<P, C: Conformance> Shared<P, C> {
         sum.pieces += 1;
         sum.bytes = sum.bytes.wrapping_add(waiting.len);
         sum.adjusted = sum.adjusted.wrapping_add(waiting.adjusted);
-        self.qlen = self.qlen.wrapping_add(1);
         self.memory = self.memory.wrapping_add(waiting.truesize.into());
         slot
     }
@@ -303,8 +310,9 @@ impl<P, C: Conformance> Shared<P, C> {
         let stats = &mut tin.stats;
         stats.sent_bytes += u64::from(sum.bytes);
         stats.backlog_bytes = stats.backlog_bytes.wrapping_add(sum.bytes).wrapping_sub(removed);
-        self.backlog = self.backlog.wrapping_add(sum.bytes.into()).wrapping_sub(removed.into());
-        self.autorate.count(if C::CAKE_CAPACITY_UNADJUSTED { sum.bytes } else { sum.adjusted });
+        if C::CAKE_AUTORATE_STALE || self.params.autorate_ingress {
+            self.autorate.count(if C::CAKE_CAPACITY_UNADJUSTED { sum.bytes } else { sum.adjusted });
+        }
         self.backlogs.arrived(id, sum.bytes, removed);
     }
 
@@ -326,7 +334,6 @@ impl<P, C: Conformance> Shared<P, C> {
         let Some((packet, waiting)) = self.slots.remove(queue, old) else { return 0 };
         tin.stats.ack_drops += 1;
         self.counters.drops += 1;
-        self.qlen = self.qlen.wrapping_sub(1);
         self.memory = self.memory.wrapping_sub(waiting.truesize.into());
         let counted = if C::CAKE_CAPACITY_UNADJUSTED { waiting.len } else { waiting.adjusted };
         self.autorate.uncount(counted);
@@ -390,11 +397,11 @@ impl Lengths {
     #[inline]
     fn note<P, C: Conformance>(&mut self, overhead: &Overhead, piece: &Piece<P>, offset: u16) -> u32 {
         let scaled = u32::from(offset) << 16;
-        self.offset = if self.offset == 0 && !C::CAKE_AVERAGES_FROM_ZERO {
-            scaled
-        } else {
-            self.offset - (self.offset >> 8) + (scaled >> 8)
-        };
+        if self.offset == 0 && !C::CAKE_AVERAGES_FROM_ZERO {
+            self.offset = scaled;
+        } else if self.offset != scaled {
+            self.offset = self.offset - (self.offset >> 8) + (scaled >> 8);
+        }
         let width = if C::CAKE_LENGTHS_16 { u16::MAX.into() } else { u32::MAX };
         overhead.adjust(piece, offset, |net, adjusted| {
             self.min_net = self.min_net.min(net & width);

@@ -79,6 +79,9 @@ impl Flow {
 }
 
 impl Lists {
+    /// Memory of the links of a tin, bytes.
+    pub(super) const FOOTPRINT: usize = NODES * size_of::<Link>();
+
     pub(super) fn new() -> Self {
         let alone = |node: usize| Link { next: node as u16, prev: node as u16 };
         Self { links: Box::new(core::array::from_fn(alone)) }

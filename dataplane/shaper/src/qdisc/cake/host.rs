@@ -24,6 +24,9 @@ struct Counts {
 }
 
 impl Hosts {
+    /// Memory of one side of a tin, bytes.
+    pub(super) const FOOTPRINT: usize = QUEUES * (size_of::<u32>() + size_of::<Counts>());
+
     pub(super) fn new() -> Self {
         Self { tags: Box::new([0; QUEUES]), counts: Box::new([Counts::default(); QUEUES]) }
     }
@@ -89,6 +92,14 @@ impl Hosts {
     /// The hash the entry belongs to.
     pub(super) fn tag(&self, host: u16) -> u32 {
         self.tags[host as usize % QUEUES]
+    }
+
+    /// Bulk flows and holders of each entry.
+    #[cfg(test)]
+    pub(super) fn check(&self, expected: &[(u16, u16); QUEUES]) {
+        for (counts, expected) in self.counts.iter().zip(expected) {
+            assert_eq!((counts.bulk, counts.holders), *expected);
+        }
     }
 
     #[inline]

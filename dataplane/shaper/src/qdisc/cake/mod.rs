@@ -21,6 +21,8 @@ mod diffserv;
 mod enqueue;
 mod flow;
 mod host;
+#[cfg(test)]
+mod model;
 mod overflow;
 pub mod params;
 mod rate;
@@ -65,8 +67,6 @@ struct Shared<P, C: Conformance> {
     clocks: Clocks,
     /// The tin served last.
     turn: usize,
-    qlen: u32,
-    backlog: u64,
     memory: u64,
     memory_limit: u32,
     wakeup: Option<Instant>,
@@ -75,6 +75,17 @@ struct Shared<P, C: Conformance> {
     autorate: Autorate,
     lengths: Lengths,
     counters: Counters,
+}
+
+/// Memory of an instance, in bytes. It is allocated at once and never grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Tins, flow and host tables, backlogs.
+    pub tables: usize,
+    /// Packet slots, without the packets.
+    pub slots: usize,
+    /// Records of the ACK filter; 0 while it is off.
+    pub acks: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,8 +113,6 @@ impl<P, C: Conformance> Cake<P, C> {
             byte_time: ByteTime::default(),
             clocks: Clocks::default(),
             turn: 0,
-            qlen: 0,
-            backlog: 0,
             memory: 0,
             memory_limit: 0,
             wakeup: None,
@@ -119,6 +128,17 @@ impl<P, C: Conformance> Cake<P, C> {
         this
     }
 
+    /// What [`Cake::new`] with the same arguments allocates.
+    pub fn footprint(params: &Params, slots: usize) -> Footprint {
+        let per_tin = Tin::<C>::FOOTPRINT + Backlogs::<C>::FOOTPRINT;
+        let is_filtering = C::CAKE_CHANGE_IN_PLACE || params.ack_filter != AckFilter::Off;
+        Footprint {
+            tables: size_of::<Self>() + Self::tins_needed(params) * per_tin,
+            slots: Slots::<P>::footprint(slots),
+            acks: if is_filtering { Acks::<C>::footprint(slots) } else { 0 },
+        }
+    }
+
     /// The parameters in force; with `autorate-ingress` the bandwidth is the present one.
     pub fn params(&self) -> &Params {
         &self.shared.params
@@ -127,25 +147,44 @@ impl<P, C: Conformance> Cake<P, C> {
     /// Packets that wait.
     #[inline]
     pub fn len(&self) -> usize {
-        self.shared.qlen as usize
+        self.shared.slots.used()
     }
 
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.shared.qlen == 0
+        self.shared.is_empty()
     }
 
-    /// Bytes that wait.
-    #[inline]
+    /// Bytes that wait: a sum over the tins.
     pub fn backlog(&self) -> u64 {
-        self.shared.backlog
+        self.tins.iter().map(|tin| u64::from(tin.stats.backlog_bytes)).sum()
     }
 
     /// When to call [`Cake::dequeue`] again although nothing arrives; `None` for never.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.shared.wakeup
+    }
+
+    /// When the shaper lets the next packet go.
+    #[inline]
+    pub fn due(&self) -> Instant {
+        if self.shared.byte_time.is_unlimited() { Instant::ZERO } else { self.shared.clocks.due() }
+    }
+
+    /// Charges the shaper for a frame of `adjusted` bytes, overhead included, that leaves `now` past
+    /// the queues and so counts in no tin.
+    #[inline]
+    pub fn charge(&mut self, now: Instant, adjusted: u32) {
+        let shared = &mut self.shared;
+        if shared.byte_time.is_unlimited() {
+            return;
+        }
+        if shared.is_empty() {
+            shared.clocks.start(now);
+        }
+        shared.clocks.charge::<C>(shared.byte_time, adjusted, false);
     }
 
     /// Everything counted, as of now.
@@ -157,8 +196,8 @@ impl<P, C: Conformance> Cake<P, C> {
             packets: counters.packets,
             drops: counters.drops,
             overlimits: counters.overlimits,
-            backlog: shared.backlog,
-            qlen: shared.qlen,
+            backlog: self.backlog(),
+            qlen: shared.slots.used() as u32,
             memory_used: shared.memory,
             memory_max: counters.memory_max,
             memory_limit: shared.memory_limit,
@@ -188,12 +227,17 @@ impl<P, C: Conformance> Cake<P, C> {
     pub fn flush(&mut self, doomed: &mut impl FnMut(P, DropReason)) {
         for tin in 0..self.tins.len() {
             let flushed = self.shared.empty_tin(&mut self.tins[tin], tin, DropReason::Flush, doomed);
-            self.shared.counters.flushed += u64::from(flushed);
+            self.shared.counters.flushed += flushed as u64;
         }
     }
 }
 
 impl<P, C: Conformance> Shared<P, C> {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.slots.used() == 0
+    }
+
     /// Removes the head of a queue from all accounts.
     #[inline]
     fn take(&mut self, tin: &mut Tin<C>, id: QueueId) -> Option<(P, Waiting)> {
@@ -205,9 +249,7 @@ impl<P, C: Conformance> Shared<P, C> {
         }
         let (packet, waiting) = self.slots.pop(queue)?;
         tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_sub(waiting.len);
-        self.backlog = self.backlog.wrapping_sub(waiting.len.into());
         self.memory = self.memory.wrapping_sub(waiting.truesize.into());
-        self.qlen = self.qlen.wrapping_sub(1);
         self.backlogs.taken(id, waiting.len);
         Some((packet, waiting))
     }
@@ -218,13 +260,13 @@ impl<P, C: Conformance> Shared<P, C> {
         if self.byte_time.is_unlimited() {
             return;
         }
-        let span = tin.byte_time.of(adjusted);
+        let span = tin.byte_time.charge::<C>(adjusted, &mut tin.rest);
         if tin.clock < now {
             tin.clock += span;
         } else if tin.clock < now + span {
             tin.clock = now + span;
         }
-        self.clocks.charge(self.byte_time.of(adjusted), is_drop);
+        self.clocks.charge::<C>(self.byte_time, adjusted, is_drop);
     }
 
     /// Charges a dropped packet in ingress mode: it has used the link already.

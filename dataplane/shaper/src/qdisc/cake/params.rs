@@ -33,9 +33,9 @@ pub struct Params {
     /// `fwmark`: the bits of [`crate::packet::Arrival::mark`] that choose a tin, counted from 1;
     /// 0 for none.
     pub fwmark: u32,
-    /// Upper 16 bits that [`crate::packet::Arrival::priority`] must bear to choose a tin by its lower
-    /// 16 bits, counted from 1: tc's handle of the qdisc.
-    pub handle: u32,
+    /// Major number of this discipline: an [`crate::packet::Arrival::priority`] with it in the upper
+    /// 16 bits chooses a tin by its lower 16 bits, counted from 1. `None`: priorities mean nothing.
+    pub handle: Option<u16>,
     /// Longest ordinary frame in bytes: device MTU and Ethernet header.
     pub max_frame: u32,
 }
@@ -105,13 +105,19 @@ impl Default for Params {
             ingress: false,
             autorate_ingress: false,
             fwmark: 0,
-            handle: 0x8001_0000,
+            handle: None,
             max_frame: 1514,
         }
     }
 }
 
 impl Params {
+    /// The target that tc derives from an rtt: a twentieth, in whole microseconds, at least one.
+    pub const fn target_of(rtt: Duration) -> Duration {
+        let micros = rtt.as_micros() / 20;
+        Duration::from_micros(if micros == 0 { 1 } else { micros })
+    }
+
     /// The bandwidth in bytes per second, 0 for unlimited.
     #[inline]
     pub(super) fn bytes_per_sec(&self) -> u64 {
@@ -126,6 +132,11 @@ impl Params {
 }
 
 impl FlowMode {
+    /// Whether [`crate::packet::Arrival::src_hash`] and `dst_hash` are looked at.
+    pub const fn needs_hosts(self) -> bool {
+        !matches!(self, Self::FlowBlind | Self::Flows)
+    }
+
     /// The hash that chooses the queue; `None` for the one queue of `flowblind`.
     #[inline]
     pub(super) const fn queue_hash(self, flow: u32, src: u32, dst: u32) -> Option<u32> {

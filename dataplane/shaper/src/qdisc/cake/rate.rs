@@ -4,6 +4,7 @@
 //! on the wire, and nothing is sent while the clock is ahead of time. The clock is not brought up to
 //! `now` while packets wait, so lateness is made up; it is when a packet arrives at an empty queue.
 
+use crate::conformance::Conformance;
 use crate::time::{Duration, Instant};
 
 /// A rate as nanoseconds per byte: `nanos / 2^shift`.
@@ -22,6 +23,8 @@ pub(super) struct Clocks {
     /// The failsafe: the same, but not moved by drops and half as fast again, so that drops charged
     /// in ingress mode take no more than a third of the rate.
     pub(super) failsafe: Instant,
+    /// What `next` lacks, in parts of a nanosecond as [`ByteTime`] counts them.
+    pub(super) rest: u64,
 }
 
 impl ByteTime {
@@ -49,9 +52,22 @@ impl ByteTime {
         Duration::from_nanos(u64::from(len).wrapping_mul(self.nanos) >> (self.shift & 63))
     }
 
+    /// The time `len` bytes take, with what was left of a nanosecond before and is left now.
+    #[inline]
+    pub(super) fn charge<C: Conformance>(self, len: u32, rest: &mut u64) -> Duration {
+        if C::CAKE_CHARGES_ROUND_DOWN {
+            return self.of(len);
+        }
+        let shift = self.shift & 63;
+        let parts = u64::from(len).wrapping_mul(self.nanos).wrapping_add(*rest);
+        let whole = parts >> shift;
+        *rest = parts - (whole << shift);
+        Duration::from_nanos(whole)
+    }
+
     /// A wait booked at `old` as the same number of bytes takes at this rate.
     pub(super) fn rescale(self, old: Self, clock: Instant, now: Instant) -> Instant {
-        let wait = u128::from(clock.since(now).as_nanos());
+        let wait = u128::from(clock.since(now).as_nanos().min(LONGEST_WAIT));
         if wait == 0 || old.is_unlimited() {
             return clock;
         }
@@ -72,9 +88,19 @@ impl Clocks {
         self.due() > now
     }
 
-    /// Charges `span`; a drop spares the failsafe.
+    /// Brings late clocks up to `now`: nothing waited, so that no lateness is made up.
     #[inline]
-    pub(super) fn charge(&mut self, span: Duration, is_drop: bool) {
+    pub(super) fn start(&mut self, now: Instant) {
+        if self.next < now {
+            self.next = now;
+            self.failsafe = now;
+        }
+    }
+
+    /// Charges `len` bytes; a drop spares the failsafe.
+    #[inline]
+    pub(super) fn charge<C: Conformance>(&mut self, rate: ByteTime, len: u32, is_drop: bool) {
+        let span = rate.charge::<C>(len, &mut self.rest);
         self.next += span;
         if !is_drop {
             self.failsafe += span + Duration::from_nanos(span.as_nanos() >> 1);
@@ -83,6 +109,8 @@ impl Clocks {
 }
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
+/// Some eighteen years: times `nanos` and its shift it fits 128 bits.
+const LONGEST_WAIT: u64 = 1 << 59;
 /// `nanos` keeps 34 bits, so that times a 30-bit length it fits 64.
 const MANTISSA_BITS: u32 = 34;
 /// Bytes per second; below, one packet would take minutes.
@@ -91,6 +119,7 @@ pub(super) const LOWEST_RATE: u64 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conformance::{Linux, Weir};
 
     #[test]
     fn a_byte_takes_what_the_rate_says() {
@@ -111,6 +140,21 @@ mod tests {
                 assert!(got <= exact && exact - got <= 1.0 + exact * 1e-9, "{rate} {len}: {got} for {exact}");
             }
         }
+    }
+
+    /// Nothing is lost of any packet, however short its time.
+    #[test]
+    fn charges_add_up() {
+        fn sum<C: Conformance>(rate: u64, len: u32, packets: u32) -> f64 {
+            let (rate, mut rest) = (ByteTime::new(rate), 0);
+            (0..packets).map(|_| rate.charge::<C>(len, &mut rest).as_nanos()).sum::<u64>() as f64
+        }
+        for rate in [1_234_567, 125_000_000, 5_000_000_000] {
+            let exact = 90.0 * 1e6 * 1e9 / rate as f64;
+            let got = sum::<Weir>(rate, 90, 1_000_000);
+            assert!((got - exact).abs() <= 1.0 + exact * 1e-9, "{rate}: {got} of {exact}");
+        }
+        assert_eq!(sum::<Linux>(5_000_000_000, 90, 1_000_000), 17e6, "18 ns each");
     }
 
     #[test]

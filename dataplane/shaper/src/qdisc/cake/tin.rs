@@ -24,6 +24,9 @@ pub(super) struct Tin<C> {
     pub(super) flows: Box<[Flow; QUEUES]>,
     /// The hash that a queue belongs to.
     tags: Box<[u32; QUEUES]>,
+    /// Flows that share the queue, which is their home, as long as it holds packets: one bit for
+    /// each 32nd of all hashes.
+    guests: Box<[u32; QUEUES]>,
     pub(super) lists: Lists,
     src: Hosts,
     dst: Hosts,
@@ -31,6 +34,8 @@ pub(super) struct Tin<C> {
     pub(super) byte_time: ByteTime,
     /// When the tin's next packet is due at the threshold rate.
     pub(super) clock: Instant,
+    /// What `clock` lacks, in parts of a nanosecond as [`ByteTime`] counts them.
+    pub(super) rest: u64,
     pub(super) aqm: cobalt::Params,
     /// Bytes that may still be sent before the turn passes on (unlimited mode).
     pub(super) deficit: i32,
@@ -61,16 +66,24 @@ pub(super) struct Hashes {
 }
 
 impl<C: Conformance> Tin<C> {
+    /// Memory of a tin, bytes.
+    pub(super) const FOOTPRINT: usize = size_of::<Self>()
+        + QUEUES * (size_of::<Flow>() + 2 * size_of::<u32>())
+        + Lists::FOOTPRINT
+        + 2 * Hosts::FOOTPRINT;
+
     pub(super) fn new(mode: FlowMode) -> Self {
         Self {
             flows: Box::new([Flow::new::<C>(); QUEUES]),
             tags: Box::new([0; QUEUES]),
+            guests: Box::new([0; QUEUES]),
             lists: Lists::new(),
             src: Hosts::new(),
             dst: Hosts::new(),
             mode,
             byte_time: ByteTime::default(),
             clock: Instant::ZERO,
+            rest: 0,
             aqm: cobalt::Params {
                 target: Duration::ZERO,
                 interval: Duration::ZERO,
@@ -85,6 +98,7 @@ impl<C: Conformance> Tin<C> {
     pub(super) fn configure(&mut self, settings: &Settings) {
         let Settings { rate, quantum, rtt, target, max_frame } = *settings;
         self.byte_time = ByteTime::new(rate);
+        self.rest = 0;
         let mtu_time = self.byte_time.of(max_frame).as_nanos();
         let aqm_target = (mtu_time * 3 / 2).max(target * NANOS_PER_MICRO);
         let interval = (rtt * NANOS_PER_MICRO + aqm_target - target * NANOS_PER_MICRO).max(2 * aqm_target);
@@ -127,6 +141,9 @@ impl<C: Conformance> Tin<C> {
         } else {
             self.find_queue(tag, Hashes { flow: tag, src, dst })
         };
+        if queue == from {
+            self.guests[queue % QUEUES] |= old.guests[queue % QUEUES];
+        }
         let own = &mut self.flows[queue % QUEUES];
         if own.set == Set::None {
             (own.aqm, own.dropped) = (flow.aqm, flow.dropped);
@@ -169,13 +186,19 @@ impl<C: Conformance> Tin<C> {
                 return known;
             }
             known
+        } else if self.guests[home] & guest_bit(hash) != 0 && !self.flows[home].queue.is_empty() {
+            self.stats.way_collisions += 1;
+            return home;
         } else if let Some(idle) = ways(home).find(|&at| self.flows[at].set == Set::None) {
             self.stats.way_misses += 1;
             idle
         } else {
             self.stats.way_collisions += 1;
-            let Some(taken) = self.take_over(home) else { return home };
-            taken
+            let Some(queue) = self.take_over(home) else {
+                self.guests[home] |= guest_bit(hash);
+                return home;
+            };
+            queue
         };
         self.tags[queue] = hash;
         self.claim_hosts(queue, hashes);
@@ -183,8 +206,9 @@ impl<C: Conformance> Tin<C> {
     }
 
     /// A queue for a newcomer where all of the set are in use: one without packets, whose owner
-    /// loses nothing by it. `None` to share the home queue, which stays its owner's, since a tag
-    /// that moved would let later packets of the owner overtake those that wait (fault 44).
+    /// loses nothing by it. `None` when all hold packets: were the tag of such a queue moved, later
+    /// packets of its owner would go elsewhere and overtake those that wait (fault 44). The
+    /// newcomer becomes a guest then, and stays one while the queue holds packets, perhaps its own.
     fn take_over(&mut self, home: usize) -> Option<usize> {
         let queue = if C::CAKE_COLLISION_MOVES_TAG {
             home
@@ -195,6 +219,7 @@ impl<C: Conformance> Tin<C> {
             self.lower_hosts(queue);
         }
         self.release_hosts(queue);
+        self.guests[queue] = 0;
         Some(queue)
     }
 
@@ -257,8 +282,9 @@ impl<C: Conformance> Tin<C> {
     /// The turn of an empty queue: it decays until its AQM is at rest, and then is idle.
     pub(super) fn settle(&mut self, queue: usize, now: Instant) {
         let flow = &mut self.flows[queue % QUEUES];
+        self.guests[queue % QUEUES] = 0;
         let turn = flow.aqm.on_empty::<C>(&self.aqm, now);
-        let rests = flow.aqm.at_rest(now);
+        let rests = flow.aqm.at_rest::<C>(now);
         let left = flow.set;
         flow.set = if rests { Set::None } else { Set::Decaying };
         self.note(turn);
@@ -318,7 +344,24 @@ impl<C: Conformance> Tin<C> {
         let dst = if self.mode.isolates_dst() { self.dst.bulk(flow.dst) } else { 0 };
         let load = src.max(dst).max(1);
         let share = if load == 1 { 65535 } else { 65535 / u32::from(load) };
-        ((u32::from(self.stats.flow_quantum) * share + u32::from(rng.next_u16())) >> 16) as i32
+        let bytes = (u32::from(self.stats.flow_quantum) * share + u32::from(rng.next_u16())) >> 16;
+        if C::CAKE_QUANTUM_ZERO { bytes as i32 } else { bytes.max(1) as i32 }
+    }
+
+    /// Each flow that is not idle holds its hosts, each bulk flow counts in them.
+    #[cfg(test)]
+    pub(super) fn check_hosts(&self) {
+        let (mut src, mut dst) = ([(0, 0); QUEUES], [(0, 0); QUEUES]);
+        for flow in self.flows.iter().filter(|flow| flow.set != Set::None) {
+            let count = |(bulk, holders): &mut (u16, u16), is_on: bool| {
+                *bulk += u16::from(is_on && flow.set == Set::Bulk);
+                *holders += u16::from(is_on);
+            };
+            count(&mut src[usize::from(flow.src)], self.mode.isolates_src());
+            count(&mut dst[usize::from(flow.dst)], self.mode.isolates_dst());
+        }
+        self.src.check(&src);
+        self.dst.check(&dst);
     }
 
     fn become_bulk(&mut self, queue: usize) {
@@ -369,6 +412,11 @@ impl<C: Conformance> Tin<C> {
             self.dst.lower(flow.dst);
         }
     }
+}
+
+#[inline]
+fn guest_bit(hash: u32) -> u32 {
+    1 << (hash >> 27)
 }
 
 /// Device MTU and Ethernet header: the quantum of a fast tin.

@@ -109,7 +109,8 @@ fn the_common_face_reaches_every_discipline() {
     let mut rng = SplitMix::new(1, 2);
     let fq_codel = qdisc::Params::FqCodel(Params::default());
     let fifo = qdisc::Params::Fifo(qdisc::fifo::Params::default());
-    for (params, other) in [(&fifo, &fq_codel), (&fq_codel, &fifo)] {
+    let cake = qdisc::Params::Cake(qdisc::cake::Params::default());
+    for (params, other) in [(&fifo, &fq_codel), (&fq_codel, &cake), (&cake, &fifo)] {
         let mut qdisc = Qdisc::new(params, 10).unwrap();
         for id in 0..3 {
             let piece = core::iter::once(Piece::single(id, 100, 2_304));
@@ -125,6 +126,7 @@ fn the_common_face_reaches_every_discipline() {
         let sent = match qdisc.stats() {
             qdisc::Stats::Fifo(stats) => stats.sent_pkts,
             qdisc::Stats::FqCodel(stats) => stats.sent_pkts,
+            qdisc::Stats::Cake(stats) => stats.packets,
         };
         assert_eq!((flushed, sent, qdisc.is_empty()), (2, 1, true));
     }

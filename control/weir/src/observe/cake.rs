@@ -1,0 +1,190 @@
+//! What is reported of cake.
+
+use crate::report::TinReport;
+use config::model;
+use engine::sojourn::Total;
+use shaper::qdisc::{Params, Stats, cake};
+
+/// The options in force but the bandwidth, in `tc`'s order and words.
+pub fn options(settings: &model::Direction) -> String {
+    let line = settings.to_tc();
+    let mut words = line.split_whitespace().skip(1);
+    if words.next() == Some("bandwidth") {
+        words.next();
+    }
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The counters of the whole, named as `tc -s -j` names them.
+pub fn counters(stats: &cake::Stats) -> [(&'static str, u64); 10] {
+    [
+        ("overlimits", stats.overlimits),
+        ("drops", stats.drops),
+        ("memory_used", stats.memory_max),
+        ("memory_limit", stats.memory_limit.into()),
+        ("capacity_estimate", stats.capacity_estimate),
+        ("min_network_size", smallest(stats.min_network_size)),
+        ("max_network_size", stats.max_network_size.into()),
+        ("min_adj_size", smallest(stats.min_adj_size)),
+        ("max_adj_size", stats.max_adj_size.into()),
+        ("avg_hdr_offset", stats.avg_hdr_offset.into()),
+    ]
+}
+
+/// The tins in the order of `tc`; none if this is not cake.
+pub fn tins(params: &Params, stats: Option<&Stats>, sojourn: &Total) -> Vec<TinReport> {
+    let (Params::Cake(params), Some(Stats::Cake(stats))) = (params, stats) else { return Vec::new() };
+    let named = params.diffserv.tin_names().iter().zip(params.diffserv.tin_order());
+    let report = |(name, number): (&&str, &u8)| {
+        let number = usize::from(*number);
+        let stats = stats.tins().get(number)?;
+        Some(TinReport::new(name, stats, sojourn.of_tin(number).into()))
+    };
+    named.filter_map(report).collect()
+}
+
+/// A size of which there was none yet is 0.
+fn smallest(size: u32) -> u64 {
+    if size == u32::MAX { 0 } else { size.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Count, DirectionReport, LinkReport, Report};
+    use engine::sojourn::Sojourn;
+    use shaper::qdisc::cake::{Diffserv, TinStats};
+    use shaper::time::Duration;
+
+    /// A tin in which each number is another.
+    fn tin(number: u64) -> TinStats {
+        let micros = |base: u64| Duration::from_micros(base * (number + 1));
+        TinStats {
+            threshold_rate: 1_250_000 >> number,
+            sent_bytes: 3_081_804 + number,
+            sent_packets: 2_590 + number,
+            backlog_bytes: 30_280,
+            target: micros(5_000),
+            interval: micros(100_000),
+            peak_delay: micros(8_712),
+            avg_delay: micros(4_903),
+            base_delay: micros(727),
+            way_indirect_hits: 46,
+            way_misses: 17,
+            way_collisions: number,
+            drops: 20 + number,
+            ecn_mark: 30 + number,
+            ack_drops: 40 + number,
+            sparse_flows: 2,
+            bulk_flows: 1,
+            decaying_flows: 3,
+            unresponsive_flows: number as u16,
+            max_pkt_len: 1_514,
+            flow_quantum: 305,
+            ..TinStats::default()
+        }
+    }
+
+    fn stats(diffserv: Diffserv) -> Stats {
+        let tin_count = diffserv.tin_order().len();
+        Stats::Cake(cake::Stats {
+            overlimits: 93_782,
+            memory_used: 1_000,
+            memory_max: 292_352,
+            memory_limit: 5_000_000,
+            capacity_estimate: 12_500_000,
+            min_network_size: 28,
+            max_network_size: 1_500,
+            min_adj_size: 84,
+            max_adj_size: 1_538,
+            avg_hdr_offset: 14,
+            tin_count,
+            all_tins: std::array::from_fn(|number| {
+                if number < tin_count { tin(number as u64) } else { TinStats::default() }
+            }),
+            ..cake::Stats::default()
+        })
+    }
+
+    fn report(tc: &str) -> Report {
+        let link = "[[link]]\nname = \"home\"\na = \"net_null0\"\nb = \"net_null1\"\n";
+        let config = config::parse("test.toml", &format!("{link}up = {{ tc = {tc:?} }}\n")).unwrap().config;
+        let settings = config.links[0].up.clone().unwrap();
+        let Params::Cake(params) = settings.qdisc else { panic!("not cake") };
+        let stats = stats(params.diffserv);
+        let (mut waited, mut total) = (Sojourn::new(&settings.qdisc), Total::default());
+        for packet in 0..1_000 {
+            waited.record(0, Duration::from_micros(10 * packet));
+            waited.record(2, Duration::from_micros(packet));
+        }
+        total.add(&waited);
+        let counters = super::super::qdisc_counters(&stats);
+        let direction = DirectionReport {
+            direction: "up".into(),
+            from: "net_null0".into(),
+            to: "net_null1".into(),
+            kind: "cake".into(),
+            options: options(&settings),
+            bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
+            received: Count::default(),
+            sent: Count::default(),
+            dropped: Count::default(),
+            losses: Default::default(),
+            backlog: Count::default(),
+            control: Count::default(),
+            control_spilled: Count::default(),
+            rewritten: 0,
+            rewrite_failed: 0,
+            requeues: 0,
+            qdisc: counters,
+            tins: tins(&settings.qdisc, Some(&stats), &total),
+            sojourn: total.of_all().into(),
+            limiter: None,
+        };
+        let (a, b) = Default::default();
+        Report {
+            version: String::new(),
+            dpdk: String::new(),
+            name: "test".into(),
+            config: "test.toml".into(),
+            pid: 1,
+            uptime_s: 4.0,
+            links: vec![LinkReport { name: "home".into(), a, b, directions: vec![direction] }],
+            workers: Vec::new(),
+        }
+    }
+
+    fn snapshot(name: &str, text: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "UPDATE_SNAPSHOTS=1 accepts the change");
+    }
+
+    #[test]
+    fn it_is_shown_as_tc_shows_it() {
+        let three = report("cake bandwidth 10Mbit ethernet ingress memlimit 4mb");
+        snapshot("cake_diffserv3.txt", &three.to_string());
+        snapshot("cake_unlimited.txt", &report("cake besteffort flowblind raw memlimit 4mb").to_string());
+        let json = serde_json::to_value(&three).unwrap();
+        let up = &json["links"][0]["directions"][0];
+        let names = ["threshold_rate", "sent_bytes", "backlog_bytes", "target_us", "interval_us"];
+        let delays = ["peak_delay_us", "avg_delay_us", "base_delay_us", "sent_packets", "way_indirect_hits"];
+        let counts = ["way_misses", "way_collisions", "drops", "ecn_mark", "ack_drops", "sparse_flows"];
+        let last = ["bulk_flows", "unresponsive_flows", "max_pkt_len", "flow_quantum"];
+        for name in [&names[..], &delays, &counts, &last].concat() {
+            assert!(up["tins"][2][name].is_u64(), "{name}");
+        }
+        assert_eq!(up["tins"][2]["name"], "Voice");
+        assert_eq!((&up["tins"][0]["sent_packets"], &up["tins"][0]["name"]), (&2_591.into(), &"Bulk".into()));
+        assert_eq!(up["tins"][2]["sojourn"]["packets"], 1_000);
+        for name in ["memory_used", "memory_limit", "capacity_estimate", "min_network_size", "avg_hdr_offset"]
+        {
+            assert!(up["qdisc"][name].is_u64(), "{name}");
+        }
+        let back: Report = serde_json::from_value(json).unwrap();
+        assert_eq!(back.to_string(), three.to_string());
+    }
+}
