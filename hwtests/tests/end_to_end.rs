@@ -257,7 +257,7 @@ fn check_explains_and_needs_no_port() {
     let file = bench.folder.join("check.toml");
     fs::write(&file, taps("none0", "none1", "up = { bandwidth = \"20Mbit\" }")).unwrap();
     let said = run(Command::new(weir_binary()).arg("check").arg(&file)).unwrap();
-    for word in ["bandwidth = \"20Mbit\"", "fq_codel", "mbufs", "rx ring 1024", "--no-huge"] {
+    for word in ["bandwidth = \"20Mbit\"", "fq_codel", "mbufs", "rx ring 1024", "--lcores"] {
         assert!(said.contains(word), "expected {word:?} in:\n{said}");
     }
     let json = run(Command::new(weir_binary()).args(["check", "--json"]).arg(&file)).unwrap();
