@@ -45,8 +45,9 @@ bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: t
 	$(CARGO) build --release --locked --workspace --examples
 	$(RELEASE)/bench --out target/bench
 
-soak: build ## the long versions of the tests (an hour)
-	WEIR_SOAK=1 $(CARGO) test --release --locked --workspace -- --nocapture
+soak: build ## the random tests fifty times as long, and the demo for half an hour (root, an hour in all)
+	WEIR_SOAK=50 $(CARGO) test --release --locked -p shaper -p sim -p engine
+	$(RELEASE)/demo --weir $(RELEASE)/weir --seconds 60 --repeats 3 --out target/soak
 
 clean: ## remove what was built
 	$(CARGO) clean

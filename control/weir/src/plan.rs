@@ -28,26 +28,29 @@ pub struct Environment {
 }
 
 /// Chooses the EAL's arguments: those of the file, and where it leaves a choice what works with
-/// nothing but root. Without reserved hugepages that is ordinary memory, as much as the pools need.
+/// nothing but root: hugepages if enough of them are reserved and free, else ordinary memory, as much
+/// as the pools need.
 pub fn environment(config: &Config, machine: &Machine) -> Environment {
     let given =
         |name: &str| config.eal.args.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")));
     let (cores, lcores) = cores(config, machine);
     let mut args = vec!["--lcores".to_owned(), cores];
-    let no_huge = given("--no-huge");
-    if !no_huge && machine.free_hugepages == 0 && !given("--in-memory") && !given("--huge-dir") {
-        args.push("--no-huge".to_owned());
-    }
-    let ordinary = no_huge || args.iter().any(|arg| arg == "--no-huge");
+    let own_choice = ["--no-huge", "--in-memory", "--huge-dir", "--huge-unlink"].into_iter().any(given);
+    let enough = machine.free_hugepages >= packet_memory(config, lcores, true) + OWN_MEMORY;
+    let ordinary = given("--no-huge") || !own_choice && !enough;
     let packet_memory = packet_memory(config, lcores, !ordinary);
+    if !own_choice {
+        // In hugepages without files: nothing to mount before, nothing left after.
+        let memory: &[&str] =
+            if ordinary { &["--no-huge"] } else { &["--in-memory", "--single-file-segments"] };
+        args.extend(memory.iter().map(|arg| (*arg).to_owned()));
+    }
     if ordinary {
         args.push("--no-shconf".to_owned());
         if !given("-m") && !given("--socket-mem") && !given("--numa-mem") {
             let mebibytes = (packet_memory + OWN_MEMORY).div_ceil(1 << 20);
             args.extend(["-m".to_owned(), mebibytes.to_string()]);
         }
-    } else if !given("--huge-unlink") && !given("--in-memory") {
-        args.push("--huge-unlink".to_owned());
     }
     let pci = config.links.iter().any(|link| !link.a.device.is_vdev() || !link.b.device.is_vdev());
     if !pci && !given("--no-pci") {
@@ -62,24 +65,26 @@ pub fn environment(config: &Config, machine: &Machine) -> Environment {
 pub struct Machine {
     /// CPUs this process may use.
     pub cpus: Vec<u32>,
-    /// Hugepages that are reserved and free.
+    /// Bytes of hugepages that are reserved and free, of the default size.
     pub free_hugepages: u64,
 }
 
 impl Machine {
     /// Looks at this machine.
     pub fn look() -> Self {
-        let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("HugePages_Free:"))?;
-            line.split_whitespace().nth(1)?.parse().ok()
-        });
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let value = |name: &str| -> u64 {
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        };
+        let free_hugepages = value("HugePages_Free:") * value("Hugepagesize:") * 1024;
         let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map(|set| {
             (0..nix::sched::CpuSet::count())
                 .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
                 .map(|cpu| cpu as u32)
                 .collect()
         });
-        Self { cpus: cpus.unwrap_or_else(|_| vec![0]), free_hugepages: free.unwrap_or(0) }
+        Self { cpus: cpus.unwrap_or_else(|_| vec![0]), free_hugepages }
     }
 }
 
@@ -169,15 +174,22 @@ mod tests {
     }
 
     #[test]
-    fn hugepages_are_used_where_there_are_some() {
-        let environment = environment(&config(LINK), &machine(&[0, 1], 512));
-        assert_eq!(environment.args.join(" "), "--lcores 0@(0,1),1@1 --huge-unlink --no-pci");
+    fn too_few_hugepages_are_left_alone() {
+        let environment = environment(&config(LINK), &machine(&[0, 1], 4 << 20));
+        assert!(environment.args.contains(&"--no-huge".to_owned()), "{:?}", environment.args);
+    }
+
+    #[test]
+    fn hugepages_are_used_where_there_are_enough() {
+        let environment = environment(&config(LINK), &machine(&[0, 1], 1 << 30));
+        let args = "--lcores 0@(0,1),1@1 --in-memory --single-file-segments --no-pci";
+        assert_eq!(environment.args.join(" "), args);
     }
 
     #[test]
     fn the_file_has_the_last_word() {
         let text = format!("[eal]\nargs = [\"--no-huge\", \"-m\", \"100\"]\n{LINK}");
-        let environment = environment(&config(&text), &machine(&[3], 512));
+        let environment = environment(&config(&text), &machine(&[3], 1 << 30));
         let args = "--lcores 0@(3),1@3 --no-shconf --no-pci --no-huge -m 100";
         assert_eq!(environment.args.join(" "), args);
     }

@@ -33,8 +33,8 @@ impl Interface {
         }
     }
 
-    /// Whether frames pass, given what the driver says. Costs a list of all interfaces, 20 µs and
-    /// more, on the control thread.
+    /// Whether frames pass, given what the driver says. May cost a list of all interfaces, on the
+    /// control thread.
     pub(crate) fn is_up(&self, driver: bool) -> bool {
         match self {
             Self::Tap { index, fdinfo } => driver || is_elsewhere(*index, fdinfo.as_deref()),
