@@ -144,7 +144,7 @@ fn table(report: &Report, sources: &[Source], args: &Args) -> String {
 /// null → parse + hash + discipline → null on one lcore, and their peer on the same devices.
 const PATHS: [&str; 2] = ["bench.null.weir_fq_codel", "bench.null.weir_cake"];
 const PATH_PEER: &str = "bench.null.testpmd_macfwd";
-/// Mpps, ns and percent. Those of cake and of overload lie below what Linux's code takes in user space on such a
+/// Mpps, ns and percent. Those of cake, cold and overload lie below what Linux's code takes in user space on such a
 /// machine: 43 ns besteffort, 156 ns diffserv4, 596 and 207 ns cold, 2066 ns ACK filter, 143 and 683 ns overload.
 const BARS: [(&str, f64); 15] = [
     (PATHS[0], 8.0),

@@ -391,7 +391,7 @@ const PING_INTERVAL: Duration = Duration::from_millis(20);
 const SETTLE: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_secs(3);
 /// What a phase takes beside its measured time, about, in seconds.
-const PHASE_OVERHEAD: f64 = 6.0;
+const PHASE_OVERHEAD: f64 = 4.0;
 const REFRESH: Duration = Duration::from_millis(250);
 const RECENT_PINGS: usize = 25;
 const PATH_TIMEOUT: Duration = Duration::from_secs(10);
