@@ -312,9 +312,7 @@ fn attach_remedy(errno: Errno) -> &'static str {
         libc::ENOMEM => {
             "give the EAL more memory (-m), unless DPDK's table of ports is full (RTE_MAX_ETHPORTS)"
         }
-        _ => {
-            "check the device's arguments against the driver's guide"
-        }
+        _ => "check the device's arguments against the driver's guide",
     }
 }
 

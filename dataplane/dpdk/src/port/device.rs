@@ -247,9 +247,8 @@ impl Device {
     fn adjust(&self, config: &PortConfig) -> Result<(u16, u16), PortError> {
         let (mut rx, mut tx) = (config.rx_desc, config.tx_desc);
         // SAFETY: a valid port and two locals that outlive the call.
-        let result = log::catch(|| unsafe {
-            dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &mut rx, &mut tx)
-        });
+        let result =
+            log::catch(|| unsafe { dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &mut rx, &mut tx) });
         self.check_said(result, || "rte_eth_dev_adjust_nb_rx_tx_desc".into()).map(|()| (rx, tx))
     }
 

@@ -144,9 +144,7 @@ pub(super) fn remedy(errno: Errno) -> &'static str {
         libc::EIO | libc::ENODEV => "the device does not answer; check that it is still plugged in",
         libc::EINVAL => "a value is outside of what the driver accepts; compare with the port's capabilities",
         // Drivers return -1, which is EPERM, for whatever the kernel refused them.
-        libc::EPERM => {
-            "run as root; as root it means that the kernel refused something: look at ulimit -n"
-        }
+        libc::EPERM => "run as root; as root it means that the kernel refused something: look at ulimit -n",
         libc::EACCES => "run as root",
         _ => "the EAL's log level debug shows more of the driver's reason",
     }
