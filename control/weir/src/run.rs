@@ -34,8 +34,9 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let _folder = RuntimeFolder::of(&eal_config.file_prefix);
     let eal = Eal::init(&eal_config)?;
     leftover::sweep(&config);
-    let mut line = Line::start(&eal, &plan(&config, secret()?)).map_err(|error| refused(error, verbose))?;
-    warn(&line);
+    let mut line =
+        Line::start(&eal, &plan(&config, secret()?), &mut |_| ()).map_err(|error| refused(error, verbose))?;
+    warn(&mut line);
     let instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
     let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
@@ -64,6 +65,7 @@ fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &mut Socket)
             break;
         }
         line.tend();
+        tell_news(line);
         if round.is_multiple_of(COLLECT) {
             refresh(line, stop);
         }
@@ -139,13 +141,20 @@ impl Drop for RuntimeFolder {
 }
 
 /// What ports do without, and MTUs that do not fit each other once drivers have had their say.
-fn warn(line: &Line) {
+fn warn(line: &mut Line) {
     for link in line.links() {
         for port in [&link.a, &link.b] {
             for warning in &port.warnings {
                 let _ = writeln!(stderr(), "weir: warning: port {}: {warning}", port.port.name());
             }
         }
+    }
+    tell_news(line);
+}
+
+fn tell_news(line: &mut Line) {
+    for news in line.news() {
+        let _ = writeln!(stderr(), "weir: warning: {news}");
     }
 }
 
