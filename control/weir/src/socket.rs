@@ -71,6 +71,11 @@ impl Socket {
         Ok(Self { listener, path, readers: Vec::new() })
     }
 
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Answers those who wait, at most [`READERS`] at a time and all with one document, and goes on
     /// with those who had no room for all of theirs or have not hung up.
     pub fn answer(&mut self, document: impl FnOnce() -> Result<String>) {
