@@ -62,25 +62,80 @@ pub fn environment(config: &Config, machine: &Machine) -> Environment {
 pub struct Machine {
     /// CPUs this process may use.
     pub cpus: Vec<u32>,
-    /// Hugepages that are reserved and free.
+    /// CPUs that are online.
+    pub online: Vec<u32>,
+    /// Hugepages of the default size that are reserved and free.
     pub free_hugepages: u64,
+    /// Free hugepages of all sizes, in bytes.
+    pub hugepage_memory: u64,
+    /// Ordinary memory that can be had without swapping, in bytes.
+    pub memory: u64,
 }
 
 impl Machine {
     /// Looks at this machine.
     pub fn look() -> Self {
-        let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("HugePages_Free:"))?;
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let value = |name: &str| -> Option<u64> {
+            let line = meminfo.lines().find(|line| line.starts_with(name))?;
             line.split_whitespace().nth(1)?.parse().ok()
-        });
-        let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map(|set| {
-            (0..nix::sched::CpuSet::count())
-                .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
-                .map(|cpu| cpu as u32)
-                .collect()
-        });
-        Self { cpus: cpus.unwrap_or_else(|_| vec![0]), free_hugepages: free.unwrap_or(0) }
+        };
+        let cpus: Vec<_> = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map_or_else(
+            |_| vec![0],
+            |set| {
+                (0..nix::sched::CpuSet::count())
+                    .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+                    .map(|cpu| cpu as u32)
+                    .collect()
+            },
+        );
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+        let online = online.and_then(|list| cpu_list(&list)).unwrap_or_else(|| cpus.clone());
+        Self {
+            cpus,
+            online,
+            free_hugepages: value("HugePages_Free:").unwrap_or(0),
+            hugepage_memory: hugepage_memory(),
+            memory: value("MemAvailable:").map_or(u64::MAX, |kibibytes| kibibytes << 10),
+        }
     }
+}
+
+/// What is wrong with the CPUs that the file names, on this machine.
+pub fn missing_cpus(config: &Config, machine: &Machine) -> Option<String> {
+    let lcores = config.eal.lcores.as_ref()?;
+    let named =
+        std::iter::once(("main", lcores.main)).chain(lcores.workers.iter().map(|cpu| ("workers", *cpu)));
+    let mut missing = named.filter(|(_, cpu)| !machine.online.contains(cpu)).peekable();
+    missing.peek()?;
+    let missing: Vec<_> = missing.map(|(key, cpu)| format!("{key} names CPU {cpu}")).collect();
+    let online: Vec<_> = machine.online.iter().map(u32::to_string).collect();
+    Some(format!(
+        "[eal] lcores: {}, and this machine has the CPUs {}\n  \
+         help: name CPUs of these, or leave lcores out: weir chooses some then",
+        missing.join(", "),
+        online.join(", ")
+    ))
+}
+
+/// What is to be said if packets need more memory than is free on this machine.
+pub fn too_much_memory(environment: &Environment, machine: &Machine) -> Option<String> {
+    let (free, kind, more) = match environment.hugepages {
+        true => {
+            (machine.hugepage_memory, "hugepages", "reserve more hugepages (dpdk-hugepages.py --setup 4G)")
+        }
+        false => (machine.memory, "memory", "give the machine more memory"),
+    };
+    let need = environment.packet_memory + OWN_MEMORY;
+    (need > free).then(|| {
+        format!(
+            "packets need {} MiB, and {} MiB of {kind} are free on this machine\n  \
+             help: lower limit, memory_limit or memlimit of the directions or the rings of the ports \
+             (weir check prints the sum term by term), or {more}",
+            need.div_ceil(1 << 20),
+            free >> 20
+        )
+    })
 }
 
 impl Environment {
@@ -109,6 +164,29 @@ fn cores(config: &Config, machine: &Machine) -> (String, u32) {
         value.push_str(&format!(",{}@{cpu}", lcore + 1));
     }
     (value, 1 + workers as u32)
+}
+
+/// A list of CPUs as the kernel writes it: `0-3,8`.
+fn cpu_list(list: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(cpus)
+}
+
+/// The free hugepages of every size, in bytes.
+fn hugepage_memory() -> u64 {
+    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    sizes
+        .filter_map(|size| {
+            let name = size.file_name().into_string().ok()?;
+            let kibibytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+            let free = std::fs::read_to_string(size.path().join("free_hugepages")).ok()?;
+            Some((kibibytes << 10) * free.trim().parse::<u64>().ok()?)
+        })
+        .sum()
 }
 
 fn packet_memory(config: &Config, lcores: u32, hugepages: bool) -> u64 {
@@ -153,7 +231,13 @@ mod tests {
     }
 
     fn machine(cpus: &[u32], free_hugepages: u64) -> Machine {
-        Machine { cpus: cpus.to_vec(), free_hugepages }
+        Machine {
+            cpus: cpus.to_vec(),
+            online: cpus.to_vec(),
+            free_hugepages,
+            hugepage_memory: free_hugepages << 21,
+            memory: 1 << 30,
+        }
     }
 
     const LINK: &str = "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n";
@@ -191,5 +275,32 @@ mod tests {
         let lcores = |cpus: &[u32]| environment(&config(&two), &machine(cpus, 0)).args[1].clone();
         assert_eq!(lcores(&[0, 1]), "0@(0,1),1@1");
         assert_eq!(lcores(&[0, 1, 2, 3]), "0@(0,1,2,3),1@3,2@2");
+    }
+
+    #[test]
+    fn cpus_that_are_not_there_are_named_with_those_that_are() {
+        let text = format!("[eal]\nlcores = {{ main = 0, workers = [1, 9] }}\n{LINK}");
+        let config = config(&text);
+        let said = missing_cpus(&config, &machine(&[0, 1, 2], 0)).unwrap();
+        assert!(said.contains("workers names CPU 9, and this machine has the CPUs 0, 1, 2\n"), "{said}");
+        let said = missing_cpus(&config, &machine(&[1, 9], 0)).unwrap();
+        assert!(said.contains("main names CPU 0, and"), "{said}");
+        assert_eq!(missing_cpus(&config, &machine(&[0, 1, 9], 0)), None);
+        assert_eq!(missing_cpus(&self::config(LINK), &machine(&[3], 0)), None);
+        assert_eq!(cpu_list("0-2,5,7-8\n"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(cpu_list("\n"), None);
+    }
+
+    #[test]
+    fn memory_is_spoken_of_when_there_is_not_enough() {
+        let much = format!("{LINK}up = {{ limit = 4194304, memory_limit = \"2GiB\" }}\n");
+        let said =
+            |text: &str, machine: Machine| too_much_memory(&environment(&config(text), &machine), &machine);
+        assert_eq!(said(LINK, machine(&[0, 1], 0)), None);
+        assert_eq!(said(&much, Machine { memory: 64 << 30, ..machine(&[0, 1], 0) }), None);
+        let ordinary = said(&much, machine(&[0, 1], 0)).unwrap();
+        assert!(ordinary.contains("1024 MiB of memory are free") && ordinary.contains("limit"), "{ordinary}");
+        let huge = said(&much, machine(&[0, 1], 10)).unwrap();
+        assert!(huge.contains("20 MiB of hugepages are free"), "{huge}");
     }
 }

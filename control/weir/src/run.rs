@@ -3,13 +3,14 @@
 use crate::check::load;
 use crate::leftover;
 use crate::observe::{Instance, observe};
-use crate::plan::{Machine, environment, plan};
+use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_much_memory};
 use crate::progress::Progress;
 use crate::say::complain;
 use crate::signals::Signals;
 use crate::socket::Socket;
 use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
+use config::model::Config;
 use dpdk::Eal;
 use engine::line::Line;
 use engine::plan::StartError;
@@ -25,7 +26,7 @@ use std::time::Duration;
 pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode> {
     let config = load(file)?.config;
     let name = instance_name(file, name)?;
-    let environment = environment(&config, &Machine::look());
+    let environment = suited(file, &config)?;
     // Before anything is opened, so that no signal finds us half way.
     let signals = Signals::take()?;
     let progress = Progress::start(&name)?;
@@ -62,6 +63,20 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         bail!("a worker ended by itself: this is a fault of weir, please report it");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The environment, on a machine that has the CPUs for it; a lack of memory is a warning, as the
+/// kernel may make room.
+fn suited(file: &Path, config: &Config) -> Result<Environment> {
+    let machine = Machine::look();
+    if let Some(missing) = missing_cpus(config, &machine) {
+        bail!("{}: {missing}", file.display());
+    }
+    let environment = environment(config, &machine);
+    if let Some(much) = too_much_memory(&environment, &machine) {
+        complain(&format!("weir: warning: {}: {much}", file.display()));
+    }
+    Ok(environment)
 }
 
 /// Follows links and answers questions until told to stop; `true` if a worker died.
