@@ -16,7 +16,7 @@ setup: ## install the Debian packages that building and testing need (says which
 build: setup ## the release binaries
 	$(CARGO) build --release --locked --workspace
 
-demo: build ## real TCP through weir at 100 Mbit/s, a FIFO against fq_codel: table and plot in target/demo/ (root)
+demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake: table and plot in target/demo/ (root)
 	$(RELEASE)/demo --weir $(RELEASE)/weir --out target/demo
 
 test: setup lint rules unit asan instructions conformance ## everything that must hold before a change lands
@@ -45,8 +45,9 @@ bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: t
 	$(CARGO) build --release --locked --workspace --examples
 	$(RELEASE)/bench --out target/bench
 
-soak: build ## the long versions of the tests (an hour)
-	WEIR_SOAK=1 $(CARGO) test --release --locked --workspace -- --nocapture
+soak: build ## the random tests fifty times as long, and the demo for half an hour (root, an hour in all)
+	WEIR_SOAK=50 $(CARGO) test --release --locked -p shaper -p sim -p engine
+	$(RELEASE)/demo --weir $(RELEASE)/weir --seconds 60 --repeats 3 --out target/soak
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -166,6 +166,13 @@ struct Port {
 struct Direction {
     dropped: Count,
     qdisc: BTreeMap<String, u64>,
+    /// Of cake; no other discipline has any.
+    tins: Vec<Tin>,
+}
+
+#[derive(Deserialize)]
+struct Tin {
+    ecn_mark: u64,
 }
 
 #[derive(Deserialize)]
@@ -184,14 +191,21 @@ struct PollGaps {
     max_us: u64,
 }
 
+impl Direction {
+    /// cake counts them by tin, fq_codel in one, and a FIFO marks nothing.
+    fn marks(&self) -> u64 {
+        let whole = self.qdisc.get("ecn_mark").copied().unwrap_or(0);
+        whole + self.tins.iter().map(|tin| tin.ecn_mark).sum::<u64>()
+    }
+}
+
 fn parse_counters(show: &str) -> Result<Counters> {
     let show: Show = serde_json::from_str(show).context("weir show --json has another shape")?;
     let directions = || show.links.iter().flat_map(|link| &link.directions);
     let ports = show.links.iter().flat_map(|link| [&link.a, &link.b]);
     Ok(Counters {
         drops: directions().map(|direction| direction.dropped.packets).sum(),
-        // A FIFO has no such counter.
-        marks: directions().filter_map(|direction| direction.qdisc.get("ecn_mark")).sum(),
+        marks: directions().map(Direction::marks).sum(),
         missed: ports.map(|port| port.imissed + port.rx_nombuf).sum(),
         poll_gaps: show.workers.iter().map(|worker| worker.poll_gaps.over_1ms).sum(),
         poll_gap_max_us: show.workers.iter().map(|worker| worker.poll_gaps.max_us).max().unwrap_or(0),
@@ -229,11 +243,12 @@ mod tests {
         let show = r#"{"name": "x", "links": [{"name": "demo",
             "a": {"imissed": 1, "rx_nombuf": 2, "mtu": 1500}, "b": {"imissed": 0, "rx_nombuf": 4},
             "directions": [
-                {"direction": "up", "dropped": {"packets": 10, "bytes": 1}, "qdisc": {"ecn_mark": 3, "maxpacket": 9}},
-                {"direction": "down", "dropped": {"packets": 20, "bytes": 2}, "qdisc": {}}]}],
+                {"direction": "up", "dropped": {"packets": 10, "bytes": 1}, "qdisc": {"ecn_mark": 3, "maxpacket": 9}, "tins": []},
+                {"direction": "down", "dropped": {"packets": 20, "bytes": 2}, "qdisc": {},
+                 "tins": [{"name": "Bulk", "ecn_mark": 1}, {"name": "Voice", "ecn_mark": 4}]}]}],
             "workers": [{"lcore": 1, "poll_gaps": {"over_50us": 9, "over_1ms": 5, "max_us": 1700, "total_us": 4}},
                         {"lcore": 2, "poll_gaps": {"over_50us": 9, "over_1ms": 1, "max_us": 900, "total_us": 4}}]}"#;
-        let expected = Counters { drops: 30, marks: 3, missed: 7, poll_gaps: 6, poll_gap_max_us: 1700 };
+        let expected = Counters { drops: 30, marks: 8, missed: 7, poll_gaps: 6, poll_gap_max_us: 1700 };
         assert_eq!(parse_counters(show).unwrap(), expected);
         assert!(parse_counters(r#"{"links": [{}], "workers": []}"#).is_err());
     }

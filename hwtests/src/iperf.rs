@@ -19,6 +19,15 @@ pub struct Transfer {
     _server: Process,
 }
 
+/// One end of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
+    /// Where it lives.
+    pub netns: &'a Netns,
+    /// Its address there.
+    pub address: &'a str,
+}
+
 /// What to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
@@ -42,14 +51,15 @@ pub struct Received {
 }
 
 impl Transfer {
-    /// Starts a server in `to` and a client in `from` that sends to `address`.
-    pub fn start(from: &Netns, to: &Netns, address: &str, load: Load, interrupt: &Interrupt) -> Result<Self> {
-        let mut server = to.command("iperf3");
-        server.args(["--server", "--one-off", "--forceflush"]);
+    /// Starts a server at `to` and a client at `from` that sends to it.
+    pub fn start(from: Host<'_>, to: Host<'_>, load: Load, interrupt: &Interrupt) -> Result<Self> {
+        let mut server = to.netns.command("iperf3");
+        server.args(["--server", "--bind", to.address, "--one-off", "--forceflush"]);
         let mut server = Process::spawn("iperf3 server", &mut server, None)?;
         server.wait_for("listening", Duration::from_secs(10), interrupt)?;
-        let mut client = from.command("iperf3");
-        client_arguments(&mut client, address, load);
+        let mut client = from.netns.command("iperf3");
+        client.args(["--bind", from.address, "--client", to.address]);
+        load_arguments(&mut client, load);
         let client = Process::spawn("iperf3 client", &mut client, None)?;
         Ok(Self { client, text: String::new(), _server: server })
     }
@@ -69,8 +79,8 @@ impl Transfer {
     }
 }
 
-fn client_arguments(client: &mut Command, address: &str, load: Load) {
-    client.args(["--client", address, "--json", "--connect-timeout", "5000"]);
+fn load_arguments(client: &mut Command, load: Load) {
+    client.args(["--json", "--connect-timeout", "5000"]);
     client.args(["--congestion", load.congestion, "--parallel", &load.streams.to_string()]);
     client.args(["--time", &load.seconds.to_string(), "--omit", &load.omit.to_string()]);
 }

@@ -62,9 +62,14 @@ impl Netns {
 
     /// Gives an interface that is inside `address` (with prefix length) and sets it up.
     pub fn set_up(&self, interface: &str, address: &str) -> Result<()> {
-        run(self.command("ip").args(["address", "add", address, "dev", interface]))?;
+        self.add_address(interface, address)?;
         run(self.command("ip").args(["link", "set", interface, "up"]))?;
         Ok(())
+    }
+
+    /// Gives an interface that is inside one more `address` (with prefix length).
+    pub fn add_address(&self, interface: &str, address: &str) -> Result<()> {
+        run(self.command("ip").args(["address", "add", address, "dev", interface])).map(drop)
     }
 
     /// Byte counters of an interface inside.

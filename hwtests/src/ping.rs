@@ -33,10 +33,12 @@ pub struct Pinger {
 }
 
 impl Pinger {
-    /// Pings `address` from inside `netns`, one request every `interval` (2 ms or more; root may).
-    pub fn start(netns: &Netns, address: &str, interval: Duration) -> Result<Self> {
+    /// Pings `address` from inside `netns` with the DS field `tos`, which Linux also gives its answers; one request
+    /// every `interval` (2 ms or more; root may).
+    pub fn start(netns: &Netns, address: &str, tos: u8, interval: Duration) -> Result<Self> {
         let mut ping = netns.command("ping");
-        ping.args(["-D", "-n", "-i", &format!("{:.3}", interval.as_secs_f64()), address]);
+        let interval = format!("{:.3}", interval.as_secs_f64());
+        ping.args(["-D", "-n", "-Q", &tos.to_string(), "-i", &interval, address]);
         Ok(Self { process: Process::spawn("ping", &mut ping, None)?, samples: Vec::new() })
     }
 

@@ -80,11 +80,15 @@ fn draw_chart(canvas: &Canvas<'_>, series: &[PingSeries], marks: &[(f64, String)
             chart.draw_series(LineSeries::new(run.iter().copied(), case.colour.mix(0.55).stroke_width(1)))?;
         }
     }
-    for case in series.iter().filter(|case| case.median.is_finite()) {
+    let mut labelled: Vec<_> = series.iter().filter(|case| case.median.is_finite()).collect();
+    labelled.sort_by(|one, other| other.median.total_cmp(&one.median));
+    let end = |case: &&PingSeries| chart.backend_coord(&(to, case.median));
+    let heights = apart(&labelled.iter().map(|case| end(case).1).collect::<Vec<_>>(), LABEL_HEIGHT);
+    let right = chart.backend_coord(&(to, low)).0;
+    for (case, y) in labelled.into_iter().zip(heights) {
         let level = [(case.median_from, case.median), (to, case.median)];
         chart.draw_series(DashedLineSeries::new(level, 10, 6, case.colour.stroke_width(3)))?;
-        let (x, y) = chart.backend_coord(&(to, case.median));
-        label(canvas, (x + 10, y), case)?;
+        label(canvas, (right + 10, y), case)?;
     }
     for (at, words) in marks {
         let (x, y) = chart.backend_coord(&(*at, low));
@@ -100,6 +104,26 @@ fn label(canvas: &Canvas<'_>, (x, y): (i32, i32), case: &PingSeries) -> Drawn {
     let median = format!("median {} ms", significant(case.median));
     canvas.draw_text(&median, &beside(20).pos(Pos::new(HPos::Left, VPos::Top)), (x, y))?;
     Ok(())
+}
+
+/// Ascending heights, moved as evenly up and down as it takes to have `gap` between neighbours.
+fn apart(heights: &[i32], gap: i32) -> Vec<i32> {
+    let mut groups: Vec<(i32, i32)> = Vec::new(); // middle, members
+    for &height in heights {
+        let mut group = (height, 1);
+        while let Some(&(middle, members)) = groups.last()
+            && group.0 - middle < gap * (group.1 + members) / 2
+        {
+            groups.pop();
+            let all = group.1 + members;
+            group = ((group.0 * group.1 + middle * members) / all, all);
+        }
+        groups.push(group);
+    }
+    let members = |(middle, members): (i32, i32)| {
+        (0..members).map(move |member| middle + gap * (2 * member - members + 1) / 2)
+    };
+    groups.into_iter().flat_map(members).collect()
 }
 
 /// Three significant digits without an exponent, from 0.01 up.
@@ -136,6 +160,8 @@ fn text(size: u32) -> TextStyle<'static> {
 const SIZE: (u32, u32) = (1400, 760);
 const MARGIN: u32 = 20;
 const LEFT: u32 = 120;
+/// A label's two lines and a little air.
+const LABEL_HEIGHT: i32 = 56;
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const GREY: RGBColor = RGBColor(0x6b, 0x72, 0x7a);
 const SHADE: RGBColor = RGBColor(0xf1, 0xf3, 0xf5);
@@ -156,6 +182,15 @@ mod tests {
         assert!((low - 0.01).abs() < 1e-9 && (high - 1000.0).abs() < 1e-9, "{low} {high}");
         assert_eq!(time_range(&series), (-1.0, 1.0));
         assert_eq!(decades(&[]), (0.1, 10.0));
+    }
+
+    #[test]
+    fn labels_keep_apart() {
+        assert_eq!(apart(&[100, 300], 50), [100, 300]);
+        assert_eq!(apart(&[100, 110], 50), [80, 130]);
+        assert_eq!(apart(&[100, 100, 100], 50), [50, 100, 150]);
+        assert_eq!(apart(&[60, 100, 110], 50), [40, 90, 140]);
+        assert_eq!(apart(&[], 50), [0_i32; 0]);
     }
 
     #[test]

@@ -147,8 +147,14 @@ impl Drop for Process {
 /// Its priority is what a machine of its own would give it; on a shared one the rig would measure the neighbours.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setsid");
-    command.args(["sh", "-c", RAISE, "sh", "setpriv", "--pdeathsig", "TERM"]).arg(program).env("LC_ALL", "C");
+    command.args(WRAPPER).arg(program).env("LC_ALL", "C");
     command
+}
+
+/// What [`command`] and its caller made, as one would type it.
+pub fn typed(command: &Command) -> String {
+    let words = command.get_args().skip(WRAPPER.len()).map(OsStr::to_string_lossy);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a short command to its end and returns its standard output; an error carries its standard error.
@@ -205,6 +211,8 @@ fn forward_lines(source: impl Read + Send + 'static, sender: Sender<String>, mut
 /// Nice -20 for the process, and for its session where the kernel groups by session (autogroup): nice alone counts
 /// only within that group. Without the right to it, everything runs as it did.
 const RAISE: &str = r#"{ echo -20 >/proc/self/autogroup; renice -n -20 $$; } >/dev/null 2>&1; exec "$@""#;
+/// What comes before the program in [`command`].
+const WRAPPER: [&str; 7] = ["sh", "-c", RAISE, "sh", "setpriv", "--pdeathsig", "TERM"];
 /// How much of a failed child's output goes into the error.
 const TAIL_LINES: usize = 12;
 

@@ -28,26 +28,29 @@ pub struct Environment {
 }
 
 /// Chooses the EAL's arguments: those of the file, and where it leaves a choice what works with
-/// nothing but root. Without reserved hugepages that is ordinary memory, as much as the pools need.
+/// nothing but root: hugepages if enough of them are reserved and free, else ordinary memory, as much
+/// as the pools need.
 pub fn environment(config: &Config, machine: &Machine) -> Environment {
     let given =
         |name: &str| config.eal.args.iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")));
     let (cores, lcores) = cores(config, machine);
     let mut args = vec!["--lcores".to_owned(), cores];
-    let no_huge = given("--no-huge");
-    if !no_huge && machine.free_hugepages == 0 && !given("--in-memory") && !given("--huge-dir") {
-        args.push("--no-huge".to_owned());
-    }
-    let ordinary = no_huge || args.iter().any(|arg| arg == "--no-huge");
+    let own_choice = ["--no-huge", "--in-memory", "--huge-dir", "--huge-unlink"].into_iter().any(given);
+    let enough = machine.free_hugepages >= packet_memory(config, lcores, true) + OWN_MEMORY;
+    let ordinary = given("--no-huge") || !own_choice && !enough;
     let packet_memory = packet_memory(config, lcores, !ordinary);
+    if !own_choice {
+        // In hugepages without files: nothing to mount before, nothing left after.
+        let memory: &[&str] =
+            if ordinary { &["--no-huge"] } else { &["--in-memory", "--single-file-segments"] };
+        args.extend(memory.iter().map(|arg| (*arg).to_owned()));
+    }
     if ordinary {
         args.push("--no-shconf".to_owned());
         if !given("-m") && !given("--socket-mem") && !given("--numa-mem") {
             let mebibytes = (packet_memory + OWN_MEMORY).div_ceil(1 << 20);
             args.extend(["-m".to_owned(), mebibytes.to_string()]);
         }
-    } else if !given("--huge-unlink") && !given("--in-memory") {
-        args.push("--huge-unlink".to_owned());
     }
     let pci = config.links.iter().any(|link| !link.a.device.is_vdev() || !link.b.device.is_vdev());
     if !pci && !given("--no-pci") {
@@ -64,11 +67,9 @@ pub struct Machine {
     pub cpus: Vec<u32>,
     /// CPUs that are online.
     pub online: Vec<u32>,
-    /// Hugepages of the default size that are reserved and free.
+    /// Bytes of hugepages that are reserved and free, of the default size.
     pub free_hugepages: u64,
-    /// Free hugepages of all sizes, in bytes.
-    pub hugepage_memory: u64,
-    /// Ordinary memory that can be had without swapping, in bytes.
+    /// Bytes of ordinary memory that can be had without swapping.
     pub memory: u64,
 }
 
@@ -77,25 +78,22 @@ impl Machine {
     pub fn look() -> Self {
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let value = |name: &str| -> Option<u64> {
-            let line = meminfo.lines().find(|line| line.starts_with(name))?;
-            line.split_whitespace().nth(1)?.parse().ok()
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
         };
-        let cpus: Vec<_> = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map_or_else(
-            |_| vec![0],
-            |set| {
-                (0..nix::sched::CpuSet::count())
-                    .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
-                    .map(|cpu| cpu as u32)
-                    .collect()
-            },
-        );
+        let huge = value("HugePages_Free:").zip(value("Hugepagesize:"));
+        let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map(|set| {
+            (0..nix::sched::CpuSet::count())
+                .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+                .map(|cpu| cpu as u32)
+                .collect()
+        });
+        let cpus: Vec<_> = cpus.unwrap_or_else(|_| vec![0]);
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
-        let online = online.and_then(|list| cpu_list(&list)).unwrap_or_else(|| cpus.clone());
         Self {
+            online: online.and_then(|list| cpu_list(&list)).unwrap_or_else(|| cpus.clone()),
             cpus,
-            online,
-            free_hugepages: value("HugePages_Free:").unwrap_or(0),
-            hugepage_memory: hugepage_memory(),
+            free_hugepages: huge.map_or(0, |(pages, kibibytes)| (pages * kibibytes) << 10),
             memory: value("MemAvailable:").map_or(u64::MAX, |kibibytes| kibibytes << 10),
         }
     }
@@ -118,22 +116,17 @@ pub fn missing_cpus(config: &Config, machine: &Machine) -> Option<String> {
     ))
 }
 
-/// What is to be said if packets need more memory than is free on this machine.
+/// What is to be said if packets are to lie in more ordinary memory than is free on this machine. (Without
+/// enough hugepages a start fails at once, and says so.)
 pub fn too_much_memory(environment: &Environment, machine: &Machine) -> Option<String> {
-    let (free, kind, more) = match environment.hugepages {
-        true => {
-            (machine.hugepage_memory, "hugepages", "reserve more hugepages (dpdk-hugepages.py --setup 4G)")
-        }
-        false => (machine.memory, "memory", "give the machine more memory"),
-    };
     let need = environment.packet_memory + OWN_MEMORY;
-    (need > free).then(|| {
+    (!environment.hugepages && need > machine.memory).then(|| {
         format!(
-            "packets need {} MiB, and {} MiB of {kind} are free on this machine\n  \
-             help: lower limit, memory_limit or memlimit of the directions or the rings of the ports \
-             (weir check prints the sum term by term), or {more}",
+            "packets need {} MiB, and {} MiB of memory are free on this machine\n  \
+             help: lower limit, memory_limit or memlimit of the directions, or the rings of the ports \
+             (weir check prints the sum term by term)",
             need.div_ceil(1 << 20),
-            free >> 20
+            machine.memory >> 20
         )
     })
 }
@@ -174,19 +167,6 @@ fn cpu_list(list: &str) -> Option<Vec<u32>> {
         cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
     }
     Some(cpus)
-}
-
-/// The free hugepages of every size, in bytes.
-fn hugepage_memory() -> u64 {
-    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
-    sizes
-        .filter_map(|size| {
-            let name = size.file_name().into_string().ok()?;
-            let kibibytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-            let free = std::fs::read_to_string(size.path().join("free_hugepages")).ok()?;
-            Some((kibibytes << 10) * free.trim().parse::<u64>().ok()?)
-        })
-        .sum()
 }
 
 fn packet_memory(config: &Config, lcores: u32, hugepages: bool) -> u64 {
@@ -231,13 +211,7 @@ mod tests {
     }
 
     fn machine(cpus: &[u32], free_hugepages: u64) -> Machine {
-        Machine {
-            cpus: cpus.to_vec(),
-            online: cpus.to_vec(),
-            free_hugepages,
-            hugepage_memory: free_hugepages << 21,
-            memory: 1 << 30,
-        }
+        Machine { cpus: cpus.to_vec(), online: cpus.to_vec(), free_hugepages, memory: 1 << 30 }
     }
 
     const LINK: &str = "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n";
@@ -253,15 +227,22 @@ mod tests {
     }
 
     #[test]
-    fn hugepages_are_used_where_there_are_some() {
-        let environment = environment(&config(LINK), &machine(&[0, 1], 512));
-        assert_eq!(environment.args.join(" "), "--lcores 0@(0,1),1@1 --huge-unlink --no-pci");
+    fn too_few_hugepages_are_left_alone() {
+        let environment = environment(&config(LINK), &machine(&[0, 1], 4 << 20));
+        assert!(environment.args.contains(&"--no-huge".to_owned()), "{:?}", environment.args);
+    }
+
+    #[test]
+    fn hugepages_are_used_where_there_are_enough() {
+        let environment = environment(&config(LINK), &machine(&[0, 1], 1 << 30));
+        let args = "--lcores 0@(0,1),1@1 --in-memory --single-file-segments --no-pci";
+        assert_eq!(environment.args.join(" "), args);
     }
 
     #[test]
     fn the_file_has_the_last_word() {
         let text = format!("[eal]\nargs = [\"--no-huge\", \"-m\", \"100\"]\n{LINK}");
-        let environment = environment(&config(&text), &machine(&[3], 512));
+        let environment = environment(&config(&text), &machine(&[3], 1 << 30));
         let args = "--lcores 0@(3),1@3 --no-shconf --no-pci --no-huge -m 100";
         assert_eq!(environment.args.join(" "), args);
     }
@@ -300,7 +281,6 @@ mod tests {
         assert_eq!(said(&much, Machine { memory: 64 << 30, ..machine(&[0, 1], 0) }), None);
         let ordinary = said(&much, machine(&[0, 1], 0)).unwrap();
         assert!(ordinary.contains("1024 MiB of memory are free") && ordinary.contains("limit"), "{ordinary}");
-        let huge = said(&much, machine(&[0, 1], 10)).unwrap();
-        assert!(huge.contains("20 MiB of hugepages are free"), "{huge}");
+        assert_eq!(said(&much, machine(&[0, 1], 64 << 30)), None, "it lies in hugepages");
     }
 }

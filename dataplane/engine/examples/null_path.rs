@@ -1,9 +1,10 @@
 //! What the whole packet path costs: null device, parse, hash, a discipline without a rate, null device.
 //!
-//! `cargo run --release -p engine --example null_path -- --seconds 3` (`--cake` for cake diffserv4
-//! triple-isolate in place of fq_codel) runs the worker's own loop, waiting times recorded, on one lcore and prints the speed as its last line, in JSON. net_null hands out mbufs with the bytes
-//! that the pool left in them, so that every mbuf is stamped once with a UDP/IPv4 frame of 64 bytes
-//! of one of 64 flows.
+//! `cargo run --release -p engine --example null_path -- --qdisc fq_codel --seconds 3` (or cake:
+//! diffserv4, triple-isolate) runs the worker's own loop, waiting times recorded, on one lcore and
+//! prints the speed as its last line, in JSON. net_null hands out mbufs with the bytes that the pool
+//! left in them, so that every mbuf is stamped once with a UDP/IPv4 frame of 64 bytes of one of 64
+//! flows between two hosts, all of best effort.
 //!
 //! Nothing makes a queue in front of a device that takes everything. Here the link is down in every
 //! other turn, in which the worker receives one burst and sends none; in the next it sends the two
@@ -244,22 +245,29 @@ fn eal_config() -> EalConfig {
 /// The discipline, and the value of `--seconds`.
 fn arguments() -> (Params, u64) {
     let mut args = std::env::args().skip(1);
-    let (mut params, mut seconds) = (Params::FqCodel(fq_codel::Params::default()), Some(3));
+    let (mut qdisc, mut seconds) = (Some(fq_codel()), Some(3));
     while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--cake" => {
-                let diffserv = cake::Diffserv::Diffserv4;
-                params = Params::Cake(cake::Params { diffserv, ..cake::Params::default() });
-            }
-            "--seconds" => seconds = args.next().and_then(|seconds| seconds.parse().ok()),
-            _ => seconds = None,
+        let value = args.next();
+        match (arg.as_str(), value.as_deref()) {
+            ("--qdisc", Some("fq_codel")) => qdisc = Some(fq_codel()),
+            ("--qdisc", Some("cake")) => qdisc = Some(cake()),
+            ("--seconds", Some(value)) => seconds = value.parse().ok(),
+            _ => qdisc = None,
         }
     }
-    let Some(seconds) = seconds else {
-        eprintln!("usage: null_path [--cake] [--seconds N], N a whole number");
+    qdisc.zip(seconds).unwrap_or_else(|| {
+        eprintln!("usage: null_path [--qdisc fq_codel|cake] [--seconds N], N a whole number");
         std::process::exit(2)
-    };
-    (params, seconds)
+    })
+}
+
+fn fq_codel() -> Params {
+    Params::FqCodel(fq_codel::Params::default())
+}
+
+fn cake() -> Params {
+    let (diffserv, flow_mode) = (cake::Diffserv::Diffserv4, cake::FlowMode::TripleIsolate);
+    Params::Cake(cake::Params { diffserv, flow_mode, ..cake::Params::default() })
 }
 
 const FLOWS: usize = 64;

@@ -96,14 +96,19 @@ impl Bench {
     }
 
     fn round(&mut self) {
+        self.pass(WARM_UP);
         let before = std::time::Instant::now();
-        for _ in 0..PACKETS {
+        self.pass(PACKETS);
+        self.results.push(before.elapsed().as_nanos() as f64 / PACKETS as f64);
+    }
+
+    fn pass(&mut self, packets: usize) {
+        for _ in 0..packets {
             for _ in 0..self.enqueues_per_dequeue {
                 self.enqueue();
             }
             self.dequeue();
         }
-        self.results.push(before.elapsed().as_nanos() as f64 / PACKETS as f64);
     }
 
     #[inline]
@@ -149,7 +154,9 @@ impl Bench {
     }
 }
 
-const ROUNDS: usize = 301;
-/// Dequeues per round: a millisecond or so, less than a time slice, so that a busy machine spoils
-/// some rounds and not all.
-const PACKETS: usize = 50_000;
+const ROUNDS: usize = 1_501;
+/// Dequeues per round before it is timed: the cases before it have emptied the cache.
+const WARM_UP: usize = 2_000;
+/// Dequeues per round: half a millisecond or so, cold or not: far less than a time slice, so that a
+/// busy machine spoils some rounds and not all.
+const PACKETS: usize = 4_000;

@@ -7,11 +7,16 @@ use shaper::rng::{Rng, SplitMix};
 use sim::drive::Reached;
 use std::path::Path;
 
+/// How many times as long a run shall be: `make soak` sets it.
+fn soak() -> u64 {
+    std::env::var("WEIR_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
 /// Fuzzing for seconds: `cd dataplane/sim && cargo +nightly fuzz run disciplines`.
 #[test]
 fn inputs_of_a_seed() {
     let mut total = Reached::default();
-    for seed in 0..INPUTS {
+    for seed in 0..INPUTS * soak() {
         let mut dice = SplitMix::new(seed, !seed);
         let len = 64 << (dice.next_u32() % 8);
         let bytes: Vec<u8> = (0..len).map(|_| dice.next_u32() as u8).collect();

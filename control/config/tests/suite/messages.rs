@@ -256,11 +256,14 @@ fn the_keys_are_documented() {
     let intro = "# Keys of the configuration file\n\n\
         Options of `tc` are spelled as `tc` spells them (tc-fq_codel(8), tc-cake(8)), weir's own with hyphens. \
         Rates, times and sizes carry their unit (`\"20Mbit\"`, `\"5ms\"`, `\"32MiB\"`); `bps` is bytes per second, as in \
-        `tc`. \"live\" can change while weir runs, \"restart\" cannot.\n\n";
+        `tc`. \"live\" needs no restart by its nature, \"restart\" does; there is no reload yet, so today every change is \
+        made by a restart.\n\n";
     let options = "### Options of tc-cake(8)\n\nEach as `tc` has it and as a key of `up` or `down`; \
         `tc = \"cake ...\"` takes them as they are. \"yes\" is what holds if nothing is said.\n\n";
     let text = format!("{intro}{}\n\n{options}{CakeOptions}", format!("{Schema:#}").trim_end());
     snapshot("configs/KEYS.md", &text);
+    let readme = include_str!("../../../../README.md");
+    assert!(readme.contains(&CakeOptions.to_string()), "README.md must hold cake's options as KEYS.md does");
     snapshot("control/config/tests/snapshots/listing.txt", &Schema.to_string());
 }
 

@@ -47,6 +47,9 @@ fn write_direction(f: &mut Formatter<'_>, link: &LinkReport, d: &DirectionReport
     for (reason, count) in &d.losses {
         writeln!(f, " dropped {reason}: {} bytes {} pkt", count.bytes, count.packets)?;
     }
+    if d.losses.contains_key("oversize") && d.options.contains(" split-gso") {
+        writeln!(f, " split-gso: frames above the MTU are not cut yet, they are the oversize ones")?;
+    }
     if d.control.packets + d.control_spilled.packets > 0 {
         writeln!(
             f,

@@ -32,7 +32,12 @@ fn any_frame(rng: &mut SplitMix) -> Vec<u8> {
     frame
 }
 
-/// A minute of random bursts at about twice the rate on the average, the pool exhausted now and
+/// How many times as long a run shall be: `make soak` sets it.
+fn soak() -> u64 {
+    std::env::var("WEIR_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
+/// A minute (as many as `WEIR_SOAK` says) of random bursts at about twice the rate on the average, the pool exhausted now and
 /// then, the link down for 50 ms (held) and for a second (dropped) now and then.
 #[test]
 fn a_minute_of_bursts_flaps_and_exhaustion() {
@@ -40,7 +45,7 @@ fn a_minute_of_bursts_flaps_and_exhaustion() {
     let plan = Plan { mbufs: 600, ..Plan::default() }.at(2_000_000);
     let mut rig = Rig::one(&eal, plan);
     let mut rng = SplitMix::new(3, 4);
-    rig.run(ms(0), ms(60_000), Duration::from_micros(1_300), |rig, now| {
+    rig.run(ms(0), ms(60_000 * soak()), Duration::from_micros(1_300), |rig, now| {
         match now.as_nanos() / 1_300_000 % 10_000 {
             1_000 | 5_000 => rig.set_link(0, false),
             1_040 | 5_770 => rig.set_link(0, true),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hwtests::clock::{Interrupt, now};
 use hwtests::forwarder::{RuntimeFolder, poll_cpu, testpmd};
-use hwtests::process::{Process, Signal, command, require};
+use hwtests::process::{Process, Signal, command, require, typed};
 use hwtests::stats::median;
 use serde::Deserialize;
 
@@ -15,8 +15,8 @@ use serde::Deserialize;
 pub(crate) enum Source {
     /// `dpdk-testpmd` forwarding between two net_null ports on one lcore: Mpps of both ports together.
     Testpmd { name: &'static str },
-    /// A program that prints `{"mpps": N, …}` as its last line.
-    Mpps { name: &'static str, program: PathBuf },
+    /// A program that takes `--qdisc` and prints `{"mpps": N, …}` as its last line.
+    Mpps { name: &'static str, program: PathBuf, qdisc: &'static str },
     /// A program that prints rows of a name, two blanks or more, and a value; `name` goes before each.
     Rows { name: &'static str, program: PathBuf, unit: &'static str },
 }
@@ -26,7 +26,8 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     let example = |name: &str| folder.join("examples").join(name);
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
-        Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path") },
+        Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path"), qdisc: "fq_codel" },
+        Source::Mpps { name: "bench.null.weir_cake", program: example("null_path"), qdisc: "cake" },
         Source::Rows { name: "bench.live_rate_off", program: example("live_rate"), unit: "%" },
         Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench"), unit: "ns" },
         Source::Rows { name: "bench.cake", program: example("cake_bench"), unit: "ns" },
@@ -60,18 +61,37 @@ impl Source {
         }
     }
 
+    /// What is run, as one would type it.
+    pub(crate) fn typed(&self, seconds: u32) -> String {
+        typed(&self.command(seconds))
+    }
+
+    fn command(&self, seconds: u32) -> Command {
+        match self {
+            Self::Testpmd { .. } => {
+                let devices = ["net_null0,size=64", "net_null1,size=64"];
+                testpmd(poll_cpu(), devices, "--forward-mode=mac --no-flush-rx --stats-period=1")
+            }
+            Self::Mpps { program, qdisc, .. } => {
+                let mut run = command(program);
+                run.args(["--qdisc", qdisc, "--seconds", &seconds.to_string()]);
+                run
+            }
+            Self::Rows { program, .. } => command(program),
+        }
+    }
+
     /// Runs it once; pairs of name and value.
     pub(crate) fn measure(&self, seconds: u32, interrupt: &Interrupt) -> Result<Vec<(String, f64)>> {
+        let run = self.command(seconds);
         match self {
-            Self::Testpmd { name } => Ok(vec![((*name).to_owned(), macfwd(seconds, interrupt)?)]),
-            Self::Mpps { name, program } => {
-                let mut run = command(program);
-                run.args(["--seconds", &seconds.to_string()]);
+            Self::Testpmd { name } => Ok(vec![((*name).to_owned(), macfwd(run, seconds, interrupt)?)]),
+            Self::Mpps { name, .. } => {
                 let lines = lines(run, Duration::from_secs(seconds.into()) + PATIENCE, interrupt)?;
                 Ok(vec![((*name).to_owned(), parse_mpps(&lines)?)])
             }
-            Self::Rows { name, program, .. } => {
-                let lines = lines(command(program), PATIENCE, interrupt)?;
+            Self::Rows { name, .. } => {
+                let lines = lines(run, PATIENCE, interrupt)?;
                 let rows: Vec<_> = lines.iter().filter_map(|line| parse_row(line)).collect();
                 ensure!(!rows.is_empty(), "it printed no row: {}", lines.join("\n"));
                 Ok(rows.into_iter().map(|(row, value)| (format!("{name}.{}", slug(row)), value)).collect())
@@ -94,10 +114,8 @@ fn lines(mut program: Command, patience: Duration, interrupt: &Interrupt) -> Res
 }
 
 /// The median over `seconds` periods of one second, the first left out.
-fn macfwd(seconds: u32, interrupt: &Interrupt) -> Result<f64> {
+fn macfwd(mut testpmd: Command, seconds: u32, interrupt: &Interrupt) -> Result<f64> {
     let _runtime = RuntimeFolder::of_testpmd();
-    let devices = ["net_null0,size=64", "net_null1,size=64"];
-    let mut testpmd = testpmd(poll_cpu(), devices, "--forward-mode=mac --no-flush-rx --stats-period=1");
     let mut process = Process::spawn("dpdk-testpmd", &mut testpmd, None)?;
     let mut rates = Vec::new();
     let measured = (0..(seconds + 1) * PORTS).try_for_each(|_| {
