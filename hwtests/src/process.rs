@@ -99,6 +99,16 @@ impl Process {
         Ok(self.status)
     }
 
+    /// Sends `signal` and no more; nothing happens if the child has ended.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        // An unreaped child keeps its pid, so no signal can hit a stranger.
+        if self.ended()?.is_none() {
+            rustix::process::kill_process(Pid::from_child(&self.child), signal)
+                .with_context(|| format!("cannot signal {}", self.name))?;
+        }
+        Ok(())
+    }
+
     /// Sends `signal`, waits up to `grace`, kills the child if it still runs; returns its status and last lines.
     pub fn stop(mut self, signal: Signal, grace: Duration) -> Result<(ExitStatus, Vec<String>)> {
         self.terminate(signal, grace)?;
@@ -108,11 +118,9 @@ impl Process {
     }
 
     fn terminate(&mut self, signal: Signal, grace: Duration) -> Result<()> {
-        // An unreaped child keeps its pid, so no signal can hit a stranger.
         let pid = Pid::from_child(&self.child);
+        self.signal(signal)?;
         if self.ended()?.is_none() {
-            rustix::process::kill_process(pid, signal)
-                .with_context(|| format!("cannot signal {}", self.name))?;
             let end = now() + grace;
             while self.ended()?.is_none() && now() < end {
                 nap(Duration::from_millis(5));

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -223,6 +225,7 @@ fn frames_of_a_capture_leave_as_they_came() {
 #[test]
 fn what_cannot_run_says_why_and_leaves_nothing() {
     let bench = Bench::new("refuse");
+    let port = |device| format!("[[link]]\nname = \"x\"\na = \"{device}\"\nb = \"net_null0\"\n");
     for (file, words) in [
         ("[[link]]\nname = \"x\"\na = \"0000:7f:1f.7\"\nb = \"net_null0\"\n".to_owned(), vec!["0000:7f:1f.7"]),
         (
@@ -235,8 +238,15 @@ fn what_cannot_run_says_why_and_leaves_nothing() {
         ),
         (
             "[[link]]\nname = \"x\"\na = \"net_af_packet0,iface=e2no\"\nb = \"net_null0\"\n".to_owned(),
-            vec!["net_af_packet0", "interface", "--verbose"],
+            vec!["net_af_packet0", "interface", "--verbose", "\n  rte_pmd_init_internals(): net_af_packet0: ioctl failed"],
         ),
+        (
+            port("net_memif0,role=server,id=0,socket=/e2e-no-such/m.sock,socket-abstract=no"),
+            vec!["net_memif0", "Invalid socket directory"],
+        ),
+        (port("net_tap0,iface=e2e-longer-than-15"), vec!["net_tap0", "invalid remote interface name (e2e-longer-than-15)"]),
+        (port("net_pcap0,rx_pcap=/e2e-no-such.pcap"), vec!["/e2e-no-such.pcap: No such file or directory"]),
+        (format!("[eal]\nlcores = {{ main = 0, workers = [1023] }}\n{IDLE}"), vec!["CPU 1023", "has the CPUs 0", "lcores"]),
         ("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null0\"\n".to_owned(), vec!["net_null0", "refuse.toml:4:5"]),
         (
             (0..40).map(|n| format!("[[link]]\nname = \"x{n}\"\na = \"net_null{n}\"\nb = \"net_ring{n}\"\n")).collect(),
@@ -264,6 +274,94 @@ fn check_explains_and_needs_no_port() {
     let json = run(Command::new(weir_binary()).args(["check", "--json"]).arg(&file)).unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["link"][0]["up"]["bandwidth"], "20Mbit");
+}
+
+#[test]
+fn check_warns_of_what_this_machine_has_not() {
+    let bench = Bench::new("elsewhere");
+    let file = bench.folder.join("elsewhere.toml");
+    let asks = |eal: &str, link: &str| {
+        fs::write(&file, format!("{eal}{IDLE}{link}")).unwrap();
+        let output = Command::new(weir_binary()).arg("check").arg(&file).output().unwrap();
+        assert!(output.status.success(), "the file may be meant for another machine: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(asks("", ""), "");
+    let cpus = asks("[eal]\nlcores = { main = 0, workers = [1023] }\n", "");
+    assert!(cpus.contains("workers names CPU 1023") && cpus.contains("help: "), "{cpus}");
+    // Some terabytes of packets.
+    let links: String = (0..12)
+        .map(|n| {
+            let port = |m| format!("{{ device = \"net_null{m}\", mtu = 9000 }}");
+            let way = "{ qdisc = \"fifo\", limit = 4194304 }";
+            let (a, b) = (port(2 * n + 2), port(2 * n + 3));
+            format!("[[link]]\nname = \"x{n}\"\na = {a}\nb = {b}\nup = {way}\ndown = {way}\n")
+        })
+        .collect();
+    let memory = asks("", &links);
+    assert!(memory.contains("packets need") && memory.contains("are free on this machine"), "{memory}");
+}
+
+#[test]
+fn a_start_warns_of_what_a_port_cannot_do_and_of_nothing_else() {
+    let bench = Bench::new("warn");
+    assert_eq!(bench.warnings(IDLE), [""; 0]);
+
+    let said = bench.warnings(&format!("{IDLE}propagate-link = true\n"));
+    let of = |port| said.iter().filter(|line| line.contains("propagate-link") && line.contains(port)).count();
+    assert_eq!([of("port net_null0"), of("port net_null1"), said.len()], [1, 1, 2], "{said:?}");
+
+    // With two VLAN tags such a frame takes two buffers.
+    let port = |n| format!("{{ device = \"net_null{n},no-rx=1\", mtu = 2028 }}");
+    let said = bench.warnings(&format!("[[link]]\nname = \"x\"\na = {}\nb = {}\n", port(0), port(1)));
+    assert!(said.len() == 2 && said.iter().all(|line| line.contains("several segments")), "{said:?}");
+}
+
+#[test]
+fn a_hangup_does_not_take_the_line_down() {
+    let bench = Bench::new("hangup");
+    let mut weir = bench.weir(IDLE);
+    weir.process.signal(Signal::HUP).unwrap();
+    weir.process
+        .wait_for("SIGHUP is ignored", Duration::from_secs(30), &Interrupt::install().unwrap())
+        .unwrap();
+    assert_conserved(&weir.show());
+    weir.stop(Signal::TERM);
+}
+
+/// The driver waits for its peer, which never comes, in a call that nobody can interrupt.
+#[test]
+fn a_start_that_waits_can_be_stopped_and_leaves_nothing() {
+    let bench = Bench::new("wait");
+    let socket = bench.folder.join("virtio.sock");
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut process = bench.spawn(
+            &bench.name,
+            &format!(
+                "[[link]]\nname = \"x\"\na = \"net_virtio_user0,path={},server=1\"\nb = \"net_null0\"\n",
+                socket.display()
+            ),
+        );
+        let interrupt = Interrupt::install().unwrap();
+        process.wait_for("attaching net_virtio_user0", Duration::from_secs(30), &interrupt).unwrap();
+        assert!(socket.exists());
+        let (status, lines) = process.stop(signal, Duration::from_secs(20)).unwrap();
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("stopped while starting")), "{lines:?}");
+        assert!(!socket.exists());
+        assert_nothing_left(&bench.name);
+    }
+}
+
+#[test]
+fn a_client_that_sends_a_request_gets_the_document() {
+    let bench = Bench::new("request");
+    let weir = bench.weir(IDLE);
+    let mut client = UnixStream::connect(format!("/run/weir/{}.sock", weir.name)).unwrap();
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let document: Value = serde_json::from_reader(client).unwrap();
+    assert_conserved(&document);
+    weir.stop(Signal::TERM);
 }
 
 #[test]
@@ -372,6 +470,18 @@ impl Bench {
         Weir { name: name.to_owned(), process }
     }
 
+    /// Runs until it is ready; the warnings, wherever they came among other lines.
+    fn warnings(&self, file: &str) -> Vec<String> {
+        let process = self.spawn(&self.name, file);
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| line.contains("ready")) {
+            said.push(process.line(Duration::from_secs(30)).expect("weir is not ready and says nothing"));
+        }
+        let (status, rest) = process.stop(Signal::TERM, Duration::from_secs(20)).unwrap();
+        assert!(status.success(), "{status}: {said:?}");
+        said.into_iter().chain(rest).filter(|line| line.contains("warning")).collect()
+    }
+
     /// Runs inside a namespace.
     fn weir_in(&self, netns: &Netns, file: &str) -> Weir {
         let mut process = self.start(netns.command(weir_binary().to_str().unwrap()), &self.name, file);
@@ -430,9 +540,7 @@ impl Weir {
         let said = lines.join("\n");
         assert!(status.success(), "{status}: {said}");
         assert!(said.contains("Sent "), "no summary: {said}");
-        for path in [format!("/run/weir/{}.sock", self.name), format!("/run/dpdk/weir-{}", self.name)] {
-            assert!(!Path::new(&path).exists(), "{path} is left");
-        }
+        assert_nothing_left(&self.name);
     }
 }
 
@@ -456,6 +564,12 @@ impl Veth {
 impl Drop for Veth {
     fn drop(&mut self) {
         let _ = run(Command::new("ip").args(["link", "delete", &self.outside]));
+    }
+}
+
+fn assert_nothing_left(name: &str) {
+    for path in [format!("/run/weir/{name}.sock"), format!("/run/dpdk/weir-{name}")] {
+        assert!(!Path::new(&path).exists(), "{path} is left");
     }
 }
 

@@ -71,12 +71,14 @@ struct Demo {
 
 impl Demo {
     fn start(args: &[&str]) -> Self {
-        let out = concat!(env!("CARGO_TARGET_TMPDIR"), "/leaves-nothing");
+        // Tests run side by side, and a demo writes its forwarder's configuration there.
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        let out = format!("{}/leaves-nothing-{test}", env!("CARGO_TARGET_TMPDIR"));
         let stamp = now();
         let mark = format!("{MARK}={}-{stamp:?}", std::process::id());
         let (key, value) = mark.split_once('=').unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
-        command.args(args).args(["--out", out]).env(key, value).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(args).args(["--out", &out]).env(key, value).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let errors: Box<dyn Read> = Box::new(child.stderr.take().unwrap());
         Self { child, mark, errors: BufReader::new(errors) }

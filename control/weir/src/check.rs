@@ -1,6 +1,6 @@
 //! `weir check` and `weir keys`.
 
-use crate::plan::{Machine, environment, plan};
+use crate::plan::{Machine, environment, missing_cpus, plan, too_much_memory};
 use crate::say::{complain, say};
 use anyhow::{Result, bail};
 use config::{Loaded, model::Config, schema::Schema};
@@ -40,6 +40,10 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     let config = load(file)?.config;
     let machine = Machine::look();
     let environment = environment(&config, &machine);
+    // No mistakes: the file may be meant for another machine.
+    for concern in [missing_cpus(&config, &machine), too_much_memory(&environment, &machine)] {
+        concern.iter().for_each(|concern| complain(&format!("warning: {}: {concern}", file.display())));
+    }
     let effective = config.to_toml();
     if json {
         let value: serde_json::Value = serde_json::to_value(effective.parse::<toml::Table>()?)?;

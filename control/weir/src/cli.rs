@@ -36,7 +36,8 @@ pub enum Command {
     ///
     /// Runs in the foreground and prints `ready` once packets flow. On SIGINT or SIGTERM it stops
     /// receiving, sends what is due for at most 200 ms, counts the rest, gives the ports back and
-    /// prints a summary.
+    /// prints a summary; on a second one it ends at once. SIGHUP is ignored with a message: a changed
+    /// file is taken up by stopping and starting.
     Run {
         /// The configuration file (TOML).
         file: PathBuf,

@@ -5,15 +5,21 @@ use config::model::Config;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Removes the sockets that ports of `config` will serve and that nobody serves any more.
-pub fn sweep(config: &Config) {
-    for port in config.links.iter().flat_map(|link| [&link.a, &link.b]) {
-        if let Some(path) = served(&port.device.devargs()).map(Path::new).filter(|path| is_dead(path)) {
-            let _ = std::fs::remove_file(path);
-        }
-    }
+/// Removes the sockets that ports of `config` will serve and that nobody serves any more. Returns
+/// the places of those that will be this instance's own, as nothing is there now.
+pub fn sweep(config: &Config) -> Vec<PathBuf> {
+    let ports = config.links.iter().flat_map(|link| [&link.a, &link.b]);
+    let paths = ports.filter_map(|port| served(&port.device.devargs()).map(PathBuf::from));
+    paths
+        .filter(|path| {
+            if is_dead(path) {
+                let _ = std::fs::remove_file(path);
+            }
+            std::fs::symlink_metadata(path).is_err()
+        })
+        .collect()
 }
 
 /// The socket that the device will listen on.

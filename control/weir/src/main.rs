@@ -5,10 +5,12 @@ mod cli;
 mod leftover;
 mod observe;
 mod plan;
+mod progress;
 mod report;
 mod run;
 mod say;
 mod show;
+mod signals;
 mod socket;
 mod taken;
 

@@ -65,27 +65,70 @@ pub fn environment(config: &Config, machine: &Machine) -> Environment {
 pub struct Machine {
     /// CPUs this process may use.
     pub cpus: Vec<u32>,
+    /// CPUs that are online.
+    pub online: Vec<u32>,
     /// Bytes of hugepages that are reserved and free, of the default size.
     pub free_hugepages: u64,
+    /// Bytes of ordinary memory that can be had without swapping.
+    pub memory: u64,
 }
 
 impl Machine {
     /// Looks at this machine.
     pub fn look() -> Self {
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let value = |name: &str| -> u64 {
-            let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        let value = |name: &str| -> Option<u64> {
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
         };
-        let free_hugepages = value("HugePages_Free:") * value("Hugepagesize:") * 1024;
+        let huge = value("HugePages_Free:").zip(value("Hugepagesize:"));
         let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).map(|set| {
             (0..nix::sched::CpuSet::count())
                 .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
                 .map(|cpu| cpu as u32)
                 .collect()
         });
-        Self { cpus: cpus.unwrap_or_else(|_| vec![0]), free_hugepages }
+        let cpus: Vec<_> = cpus.unwrap_or_else(|_| vec![0]);
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+        Self {
+            online: online.and_then(|list| cpu_list(&list)).unwrap_or_else(|| cpus.clone()),
+            cpus,
+            free_hugepages: huge.map_or(0, |(pages, kibibytes)| (pages * kibibytes) << 10),
+            memory: value("MemAvailable:").map_or(u64::MAX, |kibibytes| kibibytes << 10),
+        }
     }
+}
+
+/// What is wrong with the CPUs that the file names, on this machine.
+pub fn missing_cpus(config: &Config, machine: &Machine) -> Option<String> {
+    let lcores = config.eal.lcores.as_ref()?;
+    let named =
+        std::iter::once(("main", lcores.main)).chain(lcores.workers.iter().map(|cpu| ("workers", *cpu)));
+    let mut missing = named.filter(|(_, cpu)| !machine.online.contains(cpu)).peekable();
+    missing.peek()?;
+    let missing: Vec<_> = missing.map(|(key, cpu)| format!("{key} names CPU {cpu}")).collect();
+    let online: Vec<_> = machine.online.iter().map(u32::to_string).collect();
+    Some(format!(
+        "[eal] lcores: {}, and this machine has the CPUs {}\n  \
+         help: name CPUs of these, or leave lcores out: weir chooses some then",
+        missing.join(", "),
+        online.join(", ")
+    ))
+}
+
+/// What is to be said if packets are to lie in more ordinary memory than is free on this machine. (Without
+/// enough hugepages a start fails at once, and says so.)
+pub fn too_much_memory(environment: &Environment, machine: &Machine) -> Option<String> {
+    let need = environment.packet_memory + OWN_MEMORY;
+    (!environment.hugepages && need > machine.memory).then(|| {
+        format!(
+            "packets need {} MiB, and {} MiB of memory are free on this machine\n  \
+             help: lower limit, memory_limit or memlimit of the directions, or the rings of the ports \
+             (weir check prints the sum term by term)",
+            need.div_ceil(1 << 20),
+            machine.memory >> 20
+        )
+    })
 }
 
 impl Environment {
@@ -114,6 +157,16 @@ fn cores(config: &Config, machine: &Machine) -> (String, u32) {
         value.push_str(&format!(",{}@{cpu}", lcore + 1));
     }
     (value, 1 + workers as u32)
+}
+
+/// A list of CPUs as the kernel writes it: `0-3,8`.
+fn cpu_list(list: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(cpus)
 }
 
 fn packet_memory(config: &Config, lcores: u32, hugepages: bool) -> u64 {
@@ -158,7 +211,7 @@ mod tests {
     }
 
     fn machine(cpus: &[u32], free_hugepages: u64) -> Machine {
-        Machine { cpus: cpus.to_vec(), free_hugepages }
+        Machine { cpus: cpus.to_vec(), online: cpus.to_vec(), free_hugepages, memory: 1 << 30 }
     }
 
     const LINK: &str = "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n";
@@ -203,5 +256,31 @@ mod tests {
         let lcores = |cpus: &[u32]| environment(&config(&two), &machine(cpus, 0)).args[1].clone();
         assert_eq!(lcores(&[0, 1]), "0@(0,1),1@1");
         assert_eq!(lcores(&[0, 1, 2, 3]), "0@(0,1,2,3),1@3,2@2");
+    }
+
+    #[test]
+    fn cpus_that_are_not_there_are_named_with_those_that_are() {
+        let text = format!("[eal]\nlcores = {{ main = 0, workers = [1, 9] }}\n{LINK}");
+        let config = config(&text);
+        let said = missing_cpus(&config, &machine(&[0, 1, 2], 0)).unwrap();
+        assert!(said.contains("workers names CPU 9, and this machine has the CPUs 0, 1, 2\n"), "{said}");
+        let said = missing_cpus(&config, &machine(&[1, 9], 0)).unwrap();
+        assert!(said.contains("main names CPU 0, and"), "{said}");
+        assert_eq!(missing_cpus(&config, &machine(&[0, 1, 9], 0)), None);
+        assert_eq!(missing_cpus(&self::config(LINK), &machine(&[3], 0)), None);
+        assert_eq!(cpu_list("0-2,5,7-8\n"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(cpu_list("\n"), None);
+    }
+
+    #[test]
+    fn memory_is_spoken_of_when_there_is_not_enough() {
+        let much = format!("{LINK}up = {{ limit = 4194304, memory_limit = \"2GiB\" }}\n");
+        let said =
+            |text: &str, machine: Machine| too_much_memory(&environment(&config(text), &machine), &machine);
+        assert_eq!(said(LINK, machine(&[0, 1], 0)), None);
+        assert_eq!(said(&much, Machine { memory: 64 << 30, ..machine(&[0, 1], 0) }), None);
+        let ordinary = said(&much, machine(&[0, 1], 0)).unwrap();
+        assert!(ordinary.contains("1024 MiB of memory are free") && ordinary.contains("limit"), "{ordinary}");
+        assert_eq!(said(&much, machine(&[0, 1], 64 << 30)), None, "it lies in hugepages");
     }
 }

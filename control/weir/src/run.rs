@@ -3,19 +3,20 @@
 use crate::check::load;
 use crate::leftover;
 use crate::observe::{Instance, observe};
-use crate::plan::{Machine, environment, plan};
+use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_much_memory};
+use crate::progress::Progress;
+use crate::say::complain;
+use crate::signals::Signals;
 use crate::socket::Socket;
 use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
+use config::model::Config;
 use dpdk::Eal;
 use engine::line::Line;
 use engine::plan::StartError;
-use std::io::{Read, Write, stderr, stdout};
+use std::io::{Read, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// Runs until SIGINT or SIGTERM.
@@ -25,17 +26,24 @@ use std::time::Duration;
 pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode> {
     let config = load(file)?.config;
     let name = instance_name(file, name)?;
+    let environment = suited(file, &config)?;
     // Before anything is opened, so that no signal finds us half way.
-    let stop = Stop::on_signal()?;
+    let signals = Signals::take()?;
+    let progress = Progress::start(&name)?;
     let mut socket = Socket::claim(&name)?;
+    signals.remove_at_end(socket.path().to_owned());
     taken::check(&config)?;
-    let environment = environment(&config, &Machine::look());
     let eal_config = environment.eal(&name, verbose);
-    let _folder = RuntimeFolder::of(&eal_config.file_prefix);
+    let folder = RuntimeFolder::of(&eal_config.file_prefix);
+    signals.remove_at_end(folder.0.clone());
+    progress.step(&"starting DPDK");
     let eal = Eal::init(&eal_config)?;
-    leftover::sweep(&config);
-    let mut line = Line::start(&eal, &plan(&config, secret()?)).map_err(|error| refused(error, verbose))?;
-    warn(&line);
+    leftover::sweep(&config).into_iter().for_each(|path| signals.remove_at_end(path));
+    let mut line = Line::start(&eal, &plan(&config, secret()?), &mut |step| progress.step(&step))
+        .map_err(|error| refused(error, verbose))?;
+    drop(progress);
+    signals.running();
+    warn(&mut line);
     let instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
     let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
@@ -48,7 +56,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         Eal::version(),
         instance.name
     );
-    let failed = serve(&mut line, &instance, &stop, &mut socket);
+    let failed = serve(&mut line, &instance, &signals, &mut socket);
     line.stop();
     let _ = write!(stdout(), "{}", observe(&instance, &line));
     if failed {
@@ -57,18 +65,33 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
+/// The environment, on a machine that has the CPUs for it; a lack of memory is a warning, as the
+/// kernel may make room.
+fn suited(file: &Path, config: &Config) -> Result<Environment> {
+    let machine = Machine::look();
+    if let Some(missing) = missing_cpus(config, &machine) {
+        bail!("{}: {missing}", file.display());
+    }
+    let environment = environment(config, &machine);
+    if let Some(much) = too_much_memory(&environment, &machine) {
+        complain(&format!("weir: warning: {}: {much}", file.display()));
+    }
+    Ok(environment)
+}
+
 /// Follows links and answers questions until told to stop; `true` if a worker died.
-fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &mut Socket) -> bool {
+fn serve(line: &mut Line, instance: &Instance, signals: &Signals, socket: &mut Socket) -> bool {
     for round in 1_u64.. {
-        if stop.wait(TEND) {
+        if signals.wait(TEND) {
             break;
         }
         line.tend();
+        tell_news(line);
         if round.is_multiple_of(COLLECT) {
-            refresh(line, stop);
+            refresh(line, signals);
         }
         socket.answer(|| {
-            refresh(line, stop);
+            refresh(line, signals);
             Ok(serde_json::to_string_pretty(&observe(instance, line))?)
         });
         if line.has_failed() {
@@ -80,40 +103,12 @@ fn serve(line: &mut Line, instance: &Instance, stop: &Stop, socket: &mut Socket)
 
 /// Has every worker send its statistics. A worker that is descheduled for longer than
 /// [`PATIENCE_MS`] is not waited for: its last statistics are shown.
-fn refresh(line: &mut Line, stop: &Stop) {
+fn refresh(line: &mut Line, signals: &Signals) {
     line.ask();
     for _ in 0..PATIENCE_MS {
-        if line.fetch() || stop.wait(Duration::from_millis(1)) {
+        if line.fetch() || signals.wait(Duration::from_millis(1)) {
             return;
         }
-    }
-}
-
-/// SIGINT or SIGTERM, as something that can be waited for.
-struct Stop {
-    asked: Arc<AtomicBool>,
-    wake: Receiver<()>,
-}
-
-impl Stop {
-    fn on_signal() -> Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
-        let (sender, wake) = channel();
-        let flag = asked.clone();
-        ctrlc::set_handler(move || {
-            flag.store(true, Ordering::Release);
-            let _ = sender.send(());
-        })
-        .context("cannot take SIGINT and SIGTERM")?;
-        Ok(Self { asked, wake })
-    }
-
-    /// Waits until asked to stop, at most for `span`; `true` once asked.
-    fn wait(&self, span: Duration) -> bool {
-        if !self.asked.load(Ordering::Acquire) {
-            let _ = self.wake.recv_timeout(span);
-        }
-        self.asked.load(Ordering::Acquire)
     }
 }
 
@@ -139,14 +134,19 @@ impl Drop for RuntimeFolder {
 }
 
 /// What ports do without, and MTUs that do not fit each other once drivers have had their say.
-fn warn(line: &Line) {
+fn warn(line: &mut Line) {
     for link in line.links() {
         for port in [&link.a, &link.b] {
             for warning in &port.warnings {
-                let _ = writeln!(stderr(), "weir: warning: port {}: {warning}", port.port.name());
+                complain(&format!("weir: warning: port {}: {warning}", port.port.name()));
             }
         }
     }
+    tell_news(line);
+}
+
+fn tell_news(line: &mut Line) {
+    line.news().iter().for_each(|news| complain(&format!("weir: warning: {news}")));
 }
 
 /// The name given, else the file's without its extension. It becomes part of file names.
@@ -165,10 +165,13 @@ fn instance_name(file: &Path, given: Option<String>) -> Result<String> {
     Ok(name)
 }
 
-/// Why nothing was started, and how to hear it from the driver.
+/// Why nothing was started, and how to hear more of the driver.
 fn refused(error: StartError, verbose: bool) -> anyhow::Error {
-    let more =
-        if verbose { "" } else { "\n  help: --verbose prints what DPDK and the driver say themselves" };
+    let more = if verbose {
+        ""
+    } else {
+        "\n  help: --verbose prints all that DPDK and the driver say while they start"
+    };
     anyhow!("{error}{more}")
 }
 

@@ -1,11 +1,13 @@
 //! The unix socket of an instance: connect, read one JSON document, done.
 //!
-//! It lies in a directory that only its owner may enter. A reader that is slow or hostile holds
-//! up nobody: nothing here waits for a reader, and what one call does is bounded.
+//! It lies in a directory that only its owner may enter. What a client sends, curl its request for
+//! example, is read and thrown away. A reader that is slow or hostile holds up nobody: nothing here
+//! waits for a reader, and what one call does is bounded.
 
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -20,12 +22,13 @@ pub struct Socket {
     readers: Vec<Reader>,
 }
 
-/// One who has asked and has not taken the whole answer yet.
+/// One who has asked and has not taken the whole answer yet, or has not hung up since.
 #[derive(Debug)]
 struct Reader {
     stream: UnixStream,
     document: Arc<[u8]>,
     sent: usize,
+    /// Looks left until it is given up.
     patience: u32,
 }
 
@@ -68,10 +71,15 @@ impl Socket {
         Ok(Self { listener, path, readers: Vec::new() })
     }
 
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Answers those who wait, at most [`READERS`] at a time and all with one document, and goes on
-    /// with those who had no room for all of theirs.
+    /// with those who had no room for all of theirs or have not hung up.
     pub fn answer(&mut self, document: impl FnOnce() -> Result<String>) {
-        self.readers.retain_mut(Reader::wants_more);
+        self.readers.retain_mut(Reader::is_there);
         let asking: Vec<_> = std::iter::from_fn(|| self.listener.accept().ok())
             .take(READERS - self.readers.len())
             .map(|(stream, _)| stream)
@@ -83,7 +91,7 @@ impl Socket {
         let document: Arc<[u8]> = document.into_bytes().into();
         for stream in asking.into_iter().filter(|stream| stream.set_nonblocking(true).is_ok()) {
             let mut reader = Reader { stream, document: document.clone(), sent: 0, patience: PATIENCE };
-            if reader.wants_more() {
+            if reader.is_there() {
                 self.readers.push(reader);
             }
         }
@@ -91,20 +99,42 @@ impl Socket {
 }
 
 impl Reader {
-    /// Sends what the socket takes now; `false` when all is sent, or whoever asked is gone or too slow.
-    fn wants_more(&mut self) -> bool {
+    /// Goes on with it; `false` once it has hung up, or is too slow to be waited for.
+    fn is_there(&mut self) -> bool {
+        let heard = self.discard();
+        self.patience = self.patience.saturating_sub(1);
+        heard && self.patience > 0 && self.send()
+    }
+
+    /// Sends what the socket takes now; `false` if whoever asked is gone.
+    fn send(&mut self) -> bool {
         while let Some(rest) = self.document.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match self.stream.write(rest) {
                 Ok(sent) => self.sent += sent,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.patience = self.patience.saturating_sub(1);
-                    return self.patience > 0;
-                }
-                Err(_) => return false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+            if self.sent == self.document.len() {
+                self.patience = LINGER;
+                return self.stream.shutdown(Shutdown::Write).is_ok();
             }
         }
-        false
+        true
+    }
+
+    /// Throws away what has come, a bounded part of it: a socket that is closed with bytes unread
+    /// resets the connection, and the answer is lost. `false` once the client has hung up.
+    fn discard(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        for _ in 0..DISCARD_READS {
+            match self.stream.read(&mut bytes) {
+                // Who sends no more may still want to read.
+                Ok(0) => return self.sent < self.document.len(),
+                Ok(_) => {}
+                Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            }
+        }
+        true
     }
 }
 
@@ -198,6 +228,13 @@ const READERS: usize = 64;
 /// How often a reader without room is tried again; at fifty looks a second, two seconds.
 const PATIENCE: u32 = 100;
 
+/// How many looks a reader that has its answer is left to hang up: long enough for one that connects
+/// first and sends its request then, short enough that silent ones do not keep others waiting.
+const LINGER: u32 = 10;
+
+/// Reads of 4 KiB that one look throws away at most.
+const DISCARD_READS: usize = 4;
+
 /// How long an instance may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -265,5 +302,44 @@ mod tests {
             }
         }
         assert!(got == long.as_bytes(), "a reader that reads gets all, in as many calls as it takes");
+    }
+
+    #[test]
+    fn a_client_that_sends_something_gets_its_answer() {
+        let dir = Dir::new("chatty");
+        let mut socket = Socket::claim_in(&dir.0, "one").unwrap();
+        let connect = || UnixStream::connect(dir.0.join("one.sock")).unwrap();
+        let (mut early, mut late) = (connect(), connect());
+        let request = [b'x'; 3 * 4096];
+        early.write_all(&request).unwrap();
+        socket.answer(|| Ok("document".to_owned()));
+        late.write_all(&request).unwrap();
+        for mut client in [early, late] {
+            let mut got = String::new();
+            client.read_to_string(&mut got).unwrap();
+            assert_eq!(got, "document");
+            client.write_all(b"after the end").unwrap();
+            socket.answer(|| panic!("nobody asks"));
+        }
+        socket.answer(|| panic!("nobody asks"));
+        assert!(socket.readers.is_empty(), "both have hung up");
+    }
+
+    #[test]
+    fn one_that_never_stops_sending_is_given_up() {
+        let dir = Dir::new("endless");
+        let mut socket = Socket::claim_in(&dir.0, "one").unwrap();
+        let mut client = UnixStream::connect(dir.0.join("one.sock")).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let mut calls = 0;
+        loop {
+            while client.write(&[0; 4096]).is_ok() {}
+            socket.answer(|| Ok("document".to_owned()));
+            calls += 1;
+            if socket.readers.is_empty() {
+                break;
+            }
+        }
+        assert!(calls <= LINGER + 1, "{calls}");
     }
 }

@@ -77,12 +77,14 @@ pub enum EalError {
     )]
     Devargs(String),
     /// The bus or the driver refused the device.
-    #[error("device {device}: cannot attach: {errno}; {remedy}")]
+    #[error("device {device}: cannot attach: {errno}; {remedy}{said}")]
     Attach {
         /// The device string.
         device: String,
         /// What it returned.
         errno: Errno,
+        /// What EAL and driver logged while it failed, each line after a line break; may be empty.
+        said: String,
         /// What to do.
         remedy: &'static str,
     },
@@ -156,26 +158,24 @@ impl Eal {
         let mut argv = Argv::new(&args)?;
         *started = true;
         signals::divert().map_err(EalError::Signals)?;
-        let capture = log::Capture::start();
+        log::hush();
         // SAFETY: argc and argv describe a NULL-terminated array of C strings that is never freed;
         // STARTED makes this the only call in the life of the process.
-        let ret = unsafe { dpdk_sys::rte_eal_init(argv.count, argv.pointers()) };
-        let said = capture.map(log::Capture::finish).unwrap_or_default();
+        let init = || unsafe { dpdk_sys::rte_eal_init(argv.count, argv.pointers()) };
+        let (ret, said) = log::catch(|| log::without_stdout(init));
         if ret < 0 {
             let errno = Errno::last();
-            let said = said.lines().map(|line| format!("\n  {line}")).collect();
             return Err(EalError::Init {
                 args: args[1..].join(" "),
                 errno,
-                said,
+                said: log::below(&said),
                 remedy: init_remedy(errno),
             });
         }
         if config.log_level > LogLevel::Warning {
             // Where it would have gone; a closed standard error is no reason to stop.
             let _ = std::io::stderr().write_all(said.as_bytes());
-        } else {
-            log::hush();
+            log::unhush();
         }
         Ok(Self(Arc::new(Running)))
     }
@@ -214,18 +214,23 @@ impl Eal {
     pub fn attach(&self, devargs: &str) -> Result<String, EalError> {
         let device = Devargs::parse(devargs).ok_or_else(|| EalError::Devargs(devargs.into()))?;
         let (bus, name, args) = device.c_strings().map_err(|_| EalError::Devargs(devargs.into()))?;
-        let refused =
-            |errno| EalError::Attach { device: devargs.into(), errno, remedy: attach_remedy(errno) };
+        let refused = |errno, said: &str| EalError::Attach {
+            device: devargs.into(),
+            errno,
+            said: log::below(said),
+            remedy: attach_remedy(errno),
+        };
         let _control = registry::control();
         if has_port(&device.name) {
-            return Err(refused(Errno::EEXIST));
+            return Err(refused(Errno::EEXIST, ""));
         }
         // SAFETY: three C strings that outlive the call; no port can be opened or closed meanwhile.
-        let ret = unsafe { dpdk_sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), args.as_ptr()) };
-        Errno::check(ret).map_err(refused)?;
+        let add = || unsafe { dpdk_sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), args.as_ptr()) };
+        let (ret, said) = log::catch(add);
+        Errno::check(ret).map_err(|errno| refused(errno, &said))?;
         // The call succeeds for a device whose port was closed and which was not detached: nothing
         // is probed then, and no port appears.
-        if has_port(&device.name) { Ok(device.name.into_owned()) } else { Err(refused(Errno::EEXIST)) }
+        if has_port(&device.name) { Ok(device.name.into_owned()) } else { Err(refused(Errno::EEXIST, &said)) }
     }
 
     /// Detaches a device by name.
@@ -307,9 +312,7 @@ fn attach_remedy(errno: Errno) -> &'static str {
         libc::ENOMEM => {
             "give the EAL more memory (-m), unless DPDK's table of ports is full (RTE_MAX_ETHPORTS)"
         }
-        _ => {
-            "check the device's arguments against the driver's guide; raise the log level to see the driver's reason"
-        }
+        _ => "check the device's arguments against the driver's guide",
     }
 }
 

@@ -177,6 +177,8 @@ fn names_that_cannot_be_say_why() {
     assert!(matches!(eal.detach(&name), Err(EalError::Detach { .. })));
     assert!(matches!(eal.attach(""), Err(EalError::Devargs(_))));
     assert!(matches!(eal.attach("net_no_such_driver0"), Err(EalError::Attach { .. })));
+    let refused = eal.attach("net_pcap0,rx_pcap=/dpdk-test-no-such.pcap").unwrap_err().to_string();
+    assert!(refused.contains("/dpdk-test-no-such.pcap: No such file or directory\n  EAL: "), "{refused}");
 }
 
 #[test]

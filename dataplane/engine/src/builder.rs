@@ -6,10 +6,10 @@ use crate::egress::Egress;
 use crate::interface::Interface;
 use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
-use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Way};
+use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Step, Way};
 use crate::pool::{self, CACHE, PoolSum};
 use crate::sojourn::Sojourn;
-use dpdk::port::Started;
+use dpdk::port::{PortWarning, Started};
 use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
 use shaper::flow::hash::FlowHasher;
 use shaper::qdisc::Qdisc;
@@ -28,12 +28,16 @@ pub(crate) struct Builder<'a> {
 
 impl Builder<'_> {
     /// Opens both ports and appends the link's directions to those of its worker.
-    pub(crate) fn build(&self, directions: &mut Vec<Direction>) -> Result<LineLink, LinkFault> {
+    pub(crate) fn build(
+        &self,
+        directions: &mut Vec<Direction>,
+        tell: &mut dyn FnMut(Step),
+    ) -> Result<LineLink, LinkFault> {
         let lcores = Lcore::all(self.eal).len() as u32;
         let [sum_a, sum_b] = self.link.pools(lcores);
         let name = |side| format!("weir-{}{side}", self.index);
-        let (a, started_a) = open(self.eal, &self.link.a, name('a'), sum_a)?;
-        let (b, started_b) = open(self.eal, &self.link.b, name('b'), sum_b)?;
+        let (a, started_a) = open(self.eal, &self.link.a, name('a'), sum_a, tell)?;
+        let (b, started_b) = open(self.eal, &self.link.b, name('b'), sum_b, tell)?;
         let (up, down) = (pair(started_a.rx, started_b.tx), pair(started_b.rx, started_a.tx));
         let (mut ways, mut idle) = (Vec::new(), Vec::new());
         let plans = [
@@ -52,7 +56,7 @@ impl Builder<'_> {
             }
         }
         let watch = LinkWatch::new(self.link.propagate_link);
-        Ok(LineLink::new(a, b, ways, watch, idle))
+        Ok(LineLink::new(self.link.name.clone(), a, b, ways, watch, idle))
     }
 
     fn direction(
@@ -82,7 +86,14 @@ impl Builder<'_> {
 }
 
 /// Attaches, configures and starts one port.
-fn open(eal: &Eal, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(LinePort, Started), LinkFault> {
+fn open(
+    eal: &Eal,
+    plan: &PortPlan,
+    name: String,
+    sum: PoolSum,
+    tell: &mut dyn FnMut(Step),
+) -> Result<(LinePort, Started), LinkFault> {
+    tell(Step::Attach(plan.devargs.clone()));
     let device = eal.attach(&plan.devargs)?;
     let mut port = Port::open(eal, &device)?;
     let info = port.info()?;
@@ -90,6 +101,7 @@ fn open(eal: &Eal, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(LineP
     if !(info.min_mtu.into()..=max).contains(&u32::from(plan.mtu)) {
         return Err(LinkFault::Mtu { port: device, asked: plan.mtu, min: info.min_mtu, max });
     }
+    tell(Step::Memory { port: device, bytes: sum.bytes(eal.has_hugepages()) });
     let config = MempoolConfig {
         cache: CACHE,
         data_room: pool::BUFFER as u16,
@@ -103,8 +115,11 @@ fn open(eal: &Eal, plan: &PortPlan, name: String, sum: PoolSum) -> Result<(LineP
         mtu: Some(plan.mtu),
         ..PortConfig::default()
     };
+    tell(Step::Start(plan.devargs.clone()));
     let mut warnings = port.warnings();
     warnings.extend(port.configure(&wanted, &pool)?.warnings.iter().cloned());
+    // What fits one buffer is at worst copied there: only larger frames may be lost for it.
+    warnings.retain(|warning| *warning != PortWarning::NoMultiSegs || sum.segments > 1);
     let mut started = port.start()?;
     warnings.append(&mut started.warnings);
     let interface = Interface::find(&info.driver, info.if_index);

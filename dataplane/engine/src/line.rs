@@ -10,11 +10,12 @@ use crate::interface::Interface;
 use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
-use crate::plan::{Plan, StartError, Way};
+use crate::plan::{Plan, StartError, Step, Way};
 use crate::sojourn::{Sojourn, Total};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
-use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, RxQueue, TxQueue};
+use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxQueue};
+use thiserror::Error;
 
 /// A running dataplane.
 #[derive(Debug)]
@@ -22,11 +23,40 @@ pub struct Line {
     // Before the links: a worker that still runs holds queues of their ports.
     workers: Vec<LineWorker>,
     links: Vec<LineLink>,
+    news: Vec<LinkWarning>,
+}
+
+/// Something that `propagate-link` asked of a port, and that the port did not do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LinkWarning {
+    /// Its driver cannot take a link down.
+    #[error(
+        "link {link:?}: propagate-link is of no use on port {port}: driver {driver} cannot take its link down, \
+         so whoever is connected to it does not see when the other port's link is lost"
+    )]
+    CannotHold {
+        /// The link.
+        link: String,
+        /// The port.
+        port: String,
+        /// Its driver.
+        driver: String,
+    },
+    /// It was refused this time.
+    #[error("link {link:?}: propagate-link: {cause}\n  it is tried again every few seconds")]
+    Refused {
+        /// The link.
+        link: String,
+        /// What the port said.
+        cause: PortError,
+    },
 }
 
 /// One link at work.
 #[derive(Debug)]
 pub struct LineLink {
+    /// Its name.
+    pub name: String,
     /// Port `a`.
     pub a: LinePort,
     /// Port `b`.
@@ -34,6 +64,8 @@ pub struct LineLink {
     /// The ways that are forwarded, with their place.
     pub ways: Vec<(Way, Place)>,
     watch: LinkWatch,
+    /// A hold or release was refused, has been told of, and has not succeeded since.
+    refused: bool,
     /// Queues of a way that is not forwarded; a started port keeps them all.
     _idle: Vec<(RxQueue, TxQueue)>,
 }
@@ -80,11 +112,12 @@ pub struct LineWorker {
 }
 
 impl Line {
-    /// Opens, builds and launches everything. The links are dealt out over the worker lcores.
+    /// Opens, builds and launches everything, and tells each step before it takes it. The links are
+    /// dealt out over the worker lcores.
     ///
     /// # Errors
     /// [`StartError`]; all that was opened is closed again.
-    pub fn start(eal: &Eal, plan: &Plan) -> Result<Self, StartError> {
+    pub fn start(eal: &Eal, plan: &Plan, tell: &mut dyn FnMut(Step)) -> Result<Self, StartError> {
         let lcores = Lcore::workers(eal);
         if lcores.is_empty() {
             return Err(StartError::NoWorker);
@@ -97,7 +130,7 @@ impl Line {
             if let Some(directions) = directions.get_mut(worker) {
                 let builder = Builder { eal, link, secret: plan.secret, index, worker };
                 let built = builder
-                    .build(directions)
+                    .build(directions, tell)
                     .map_err(|fault| StartError::Link { link: link.name.clone(), fault: Box::new(fault) })?;
                 links.push(built);
             }
@@ -106,7 +139,8 @@ impl Line {
         for (lcore, directions) in lcores.iter().zip(directions) {
             workers.push(LineWorker::launch(eal, lcore, directions, plan.poll)?);
         }
-        let mut line = Self { workers, links };
+        let news = links.iter_mut().flat_map(LineLink::fix_what_cannot_be_held).collect();
+        let mut line = Self { workers, links, news };
         line.tend();
         Ok(line)
     }
@@ -115,16 +149,24 @@ impl Line {
     pub fn tend(&mut self) {
         for link in &mut self.links {
             for action in link.watch.observe(link.a.is_up(), link.b.is_up()) {
-                let done = match action {
+                match action {
                     Action::Tell(side, up) => tell(&self.workers, link, side, up),
-                    Action::Hold(side) => link.port(side).port.set_link_down().is_ok(),
-                    Action::Release(side) => link.port(side).port.set_link_up().is_ok(),
-                };
-                if !done {
-                    link.watch.failed(action);
+                    Action::Hold(side) => {
+                        let done = link.port(side).port.set_link_down();
+                        self.news.extend(link.heed(action, done));
+                    }
+                    Action::Release(side) => {
+                        let done = link.port(side).port.set_link_up();
+                        self.news.extend(link.heed(action, done));
+                    }
                 }
             }
         }
+    }
+
+    /// What there is to tell of the links since this was asked last.
+    pub fn news(&mut self) -> Vec<LinkWarning> {
+        std::mem::take(&mut self.news)
     }
 
     /// The links.
@@ -180,13 +222,49 @@ impl Drop for Line {
 
 impl LineLink {
     pub(crate) fn new(
+        name: String,
         a: LinePort,
         b: LinePort,
         ways: Vec<(Way, Place)>,
         watch: LinkWatch,
         idle: Vec<(RxQueue, TxQueue)>,
     ) -> Self {
-        Self { a, b, ways, watch, _idle: idle }
+        Self { name, a, b, ways, watch, refused: false, _idle: idle }
+    }
+
+    /// Finds the ports that cannot do what `propagate-link` will ask of them, before a cable is out. A
+    /// driver has both calls or none, and the one that takes a link up does no harm after a start.
+    fn fix_what_cannot_be_held(&mut self) -> Vec<LinkWarning> {
+        if !self.watch.propagates() {
+            return Vec::new();
+        }
+        let cannot = |side| self.port(side).port.set_link_up().is_err_and(|cause| cause.is_unsupported());
+        let fixed: Vec<_> = [Side::A, Side::B].into_iter().filter(|side| cannot(*side)).collect();
+        fixed.into_iter().map(|side| self.fix(side)).collect()
+    }
+
+    fn fix(&mut self, side: Side) -> LinkWarning {
+        self.watch.fix(side);
+        let port = self.port(side);
+        let (port, driver) = (port.port.name().to_owned(), port.info.driver.clone());
+        LinkWarning::CannotHold { link: self.name.clone(), port, driver }
+    }
+
+    /// Draws the conclusion from a hold or release; the first of several refusals is worth telling.
+    fn heed(&mut self, action: Action, done: Result<(), PortError>) -> Option<LinkWarning> {
+        let cause = match done {
+            Ok(()) => {
+                self.refused = false;
+                return None;
+            }
+            Err(cause) => cause,
+        };
+        match action {
+            Action::Hold(side) if cause.is_unsupported() => return Some(self.fix(side)),
+            _ => self.watch.failed(action),
+        }
+        let first = !std::mem::replace(&mut self.refused, true);
+        first.then(|| LinkWarning::Refused { link: self.name.clone(), cause })
     }
 
     fn port(&self, side: Side) -> &LinePort {
@@ -258,15 +336,18 @@ impl LineWorker {
 }
 
 /// Tells the direction that sends on `side`, if there is one.
-fn tell(workers: &[LineWorker], link: &LineLink, side: Side, up: bool) -> bool {
+fn tell(workers: &[LineWorker], link: &LineLink, side: Side, up: bool) {
     let sender = match side {
         Side::A => Way::Down,
         Side::B => Way::Up,
     };
-    link.ways.iter().filter(|(way, _)| *way == sender).all(|(_, place)| {
+    for (_, place) in link.ways.iter().filter(|(way, _)| *way == sender) {
         let command = Command::Link { direction: place.direction, up };
-        workers.get(place.worker).is_some_and(|worker| worker.control.send(command).is_ok())
-    })
+        if let Some(worker) = workers.get(place.worker) {
+            // One whose mailbox is full is stuck, and news of a link would not help it.
+            let _ = worker.control.send(command);
+        }
+    }
 }
 
 /// The kernel may delay a nap by 50 µs by default, which would double it.
@@ -302,7 +383,7 @@ mod tests {
     #[test]
     fn workers_may_answer_one_after_the_other() {
         let ((one, first), (two, second)) = (worker(), worker());
-        let mut line = Line { workers: vec![one, two], links: Vec::new() };
+        let mut line = Line { workers: vec![one, two], links: Vec::new(), news: Vec::new() };
         line.workers.iter_mut().for_each(LineWorker::ask);
         assert!(!line.fetch());
         serve(&first, 5);

@@ -4,6 +4,9 @@
 //! side's cable is out, the other side's neighbour sees its link down too. The side that we hold
 //! down ourselves tells nothing about its cable, nor does one that we have just let go and that
 //! still negotiates, so neither is taken for a cause: no latch.
+//!
+//! What a driver refuses is tried again every [`RETRY`] observations; a side whose driver cannot do it
+//! at all is let alone from then on.
 
 /// One of the two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,9 @@ pub enum Action {
 /// 1000BASE-T needs to negotiate.
 pub const SETTLE: u32 = 250;
 
+/// Observations until an action that failed is tried again: 5 s at 50 a second.
+pub const RETRY: u32 = 250;
+
 /// The pair as last seen.
 #[derive(Clone, Debug)]
 pub struct LinkWatch {
@@ -43,13 +49,22 @@ struct State {
     held: bool,
     /// Observations left until a side that was let go must be up or has lost its own cable.
     settling: u32,
+    /// Observations left until it is tried again to hold or release this side.
+    resting: u32,
+    /// Its driver cannot take a link down.
+    fixed: bool,
 }
 
 impl LinkWatch {
     /// Both links count as up at first.
     pub fn new(propagate: bool) -> Self {
-        let state = State { up: true, held: false, settling: 0 };
+        let state = State { up: true, held: false, settling: 0, resting: 0, fixed: false };
         Self { propagate, a: state, b: state }
+    }
+
+    /// Whether link loss is passed on at all.
+    pub fn propagates(&self) -> bool {
+        self.propagate
     }
 
     /// The links were seen in these states. Returns what to do, in order.
@@ -64,13 +79,23 @@ impl LinkWatch {
         actions.into_iter().flatten()
     }
 
-    /// A hold or release could not be done: it will be tried again.
+    /// A hold or release could not be done: it will be tried again after [`RETRY`] observations.
     pub fn failed(&mut self, action: Action) {
-        match action {
-            Action::Hold(side) => self.state(side).held = false,
-            Action::Release(side) => self.state(side).held = true,
-            Action::Tell(..) => {}
-        }
+        let (side, held) = match action {
+            Action::Hold(side) => (side, false),
+            Action::Release(side) => (side, true),
+            Action::Tell(..) => return,
+        };
+        let state = self.state(side);
+        state.held = held;
+        state.resting = RETRY;
+    }
+
+    /// The driver of this side cannot take its link down: it is not asked again.
+    pub fn fix(&mut self, side: Side) {
+        let state = self.state(side);
+        state.held = false;
+        state.fixed = true;
     }
 
     fn state(&mut self, side: Side) -> &mut State {
@@ -86,6 +111,7 @@ impl State {
         let changed = self.up != up;
         self.up = up;
         self.settling = if up { 0 } else { self.settling.saturating_sub(1) };
+        self.resting = self.resting.saturating_sub(1);
         changed
     }
 
@@ -95,7 +121,7 @@ impl State {
     }
 
     fn hold(&mut self, wanted: bool, side: Side) -> Option<Action> {
-        if self.held == wanted {
+        if self.held == wanted || self.fixed || self.resting > 0 {
             return None;
         }
         self.held = wanted;
@@ -147,10 +173,33 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_tried_again() {
+    fn what_failed_is_tried_again_after_a_while() {
         let mut watch = LinkWatch::new(true);
         assert_eq!(see(&mut watch, false, true), [Tell(A, false), Hold(B)]);
-        watch.failed(Hold(B));
-        assert_eq!(see(&mut watch, false, true), [Hold(B)]);
+        for action in [Hold(B), Hold(B)] {
+            watch.failed(action);
+            for _ in 1..RETRY {
+                assert_eq!(see(&mut watch, false, true), []);
+            }
+            assert_eq!(see(&mut watch, false, true), [Hold(B)]);
+        }
+        assert_eq!(see(&mut watch, true, false), [Tell(A, true), Tell(B, false), Release(B)]);
+        watch.failed(Release(B));
+        for _ in 1..RETRY {
+            assert_eq!(see(&mut watch, true, false), []);
+        }
+        assert_eq!(see(&mut watch, true, false), [Release(B)]);
+    }
+
+    #[test]
+    fn a_side_that_cannot_be_held_is_let_alone_and_the_other_is_not() {
+        let mut watch = LinkWatch::new(true);
+        watch.fix(B);
+        assert_eq!(see(&mut watch, false, true), [Tell(A, false)]);
+        for _ in 0..2 * RETRY {
+            assert_eq!(see(&mut watch, false, true), []);
+        }
+        assert_eq!(see(&mut watch, true, false), [Tell(A, true), Tell(B, false), Hold(A)]);
+        assert_eq!(see(&mut watch, false, true), [Tell(A, false), Tell(B, true), Release(A)]);
     }
 }

@@ -8,6 +8,7 @@ use shaper::qdisc;
 use shaper::rate::{Overhead, RateError};
 use shaper::time::Duration;
 use shaper::units::Rate;
+use std::fmt;
 use thiserror::Error;
 
 /// What to build.
@@ -75,6 +76,34 @@ pub enum Way {
     Up,
     /// From `b` to `a`.
     Down,
+}
+
+/// What is done next on the way to a running dataplane. Each may take long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Attaching a device, by its device string. Some drivers wait for a peer meanwhile.
+    Attach(String),
+    /// Making the buffers that a port receives into.
+    Memory {
+        /// The port.
+        port: String,
+        /// Their size in bytes.
+        bytes: u64,
+    },
+    /// Setting up and starting the port of a device.
+    Start(String),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attach(devargs) => write!(f, "attaching {devargs}"),
+            Self::Memory { port, bytes } => {
+                write!(f, "allocating {} MiB of packet memory for {port}", bytes.div_ceil(1 << 20))
+            }
+            Self::Start(devargs) => write!(f, "starting {devargs}"),
+        }
+    }
 }
 
 /// Why a plan could not be carried out.

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use super::registry::{self, Control};
 use super::*;
+use crate::log;
 use crate::ring::Ring;
 
 /// Held by the [`Port`] and by each of its queues.
@@ -72,9 +73,10 @@ impl Device {
         conf.txmode.offloads = tx_offloads.bits();
         conf.intr_conf.set_rmv(u32::from(has_removal_interrupt(&raw)));
         // SAFETY: a valid port that is not started; `conf` outlives the call.
-        let ret =
-            unsafe { dpdk_sys::rte_eth_dev_configure(self.id, config.rx_queues, config.tx_queues, &conf) };
-        self.check_ret(ret, || {
+        let result = log::catch(|| unsafe {
+            dpdk_sys::rte_eth_dev_configure(self.id, config.rx_queues, config.tx_queues, &conf)
+        });
+        self.check_said(result, || {
             format!("rte_eth_dev_configure with {} rx and {} tx queues, rx offloads {rx_offloads}, tx offloads {tx_offloads}", config.rx_queues, config.tx_queues)
         })?;
         let (rx_desc, tx_desc) = self.adjust(config)?;
@@ -98,8 +100,8 @@ impl Device {
     /// Starts the device; returns the numbers of queues, and whether it sends several segments.
     pub(super) fn start(&mut self) -> Result<(u16, u16, bool), PortError> {
         // SAFETY: a valid port, configured, with all queues set up.
-        let ret = unsafe { dpdk_sys::rte_eth_dev_start(self.id) };
-        self.check_ret(ret, || "rte_eth_dev_start".into())?;
+        let result = log::catch(|| unsafe { dpdk_sys::rte_eth_dev_start(self.id) });
+        self.check_said(result, || "rte_eth_dev_start".into())?;
         self.started = true;
         Ok((self.queues.0, self.queues.1, self.multi_segs))
     }
@@ -163,8 +165,8 @@ impl Device {
             self.fits(mtu, &info, pool, self.scatter)?;
         }
         // SAFETY: a valid port that is configured and stopped.
-        let ret = unsafe { dpdk_sys::rte_eth_dev_set_mtu(self.id, mtu) };
-        self.check_ret(ret, || format!("rte_eth_dev_set_mtu({mtu})"))
+        let result = log::catch(|| unsafe { dpdk_sys::rte_eth_dev_set_mtu(self.id, mtu) });
+        self.check_said(result, || format!("rte_eth_dev_set_mtu({mtu})"))
     }
 
     pub(super) fn mac(&self) -> Result<Mac, PortError> {
@@ -180,10 +182,20 @@ impl Device {
     }
 
     pub(super) fn check_ret(&self, ret: i32, operation: impl FnOnce() -> String) -> Result<(), PortError> {
+        self.check_said((ret, String::new()), operation)
+    }
+
+    /// As [`Device::check_ret`], with what was logged meanwhile (see [`log::catch`]).
+    fn check_said(
+        &self,
+        (ret, said): (i32, String),
+        operation: impl FnOnce() -> String,
+    ) -> Result<(), PortError> {
         Errno::check(ret).map(|_| ()).map_err(|errno| PortError::Refused {
             name: self.name.clone(),
             operation: operation(),
             errno,
+            said: log::below(&said),
             remedy: remedy(errno),
         })
     }
@@ -235,8 +247,9 @@ impl Device {
     fn adjust(&self, config: &PortConfig) -> Result<(u16, u16), PortError> {
         let (mut rx, mut tx) = (config.rx_desc, config.tx_desc);
         // SAFETY: a valid port and two locals that outlive the call.
-        let ret = unsafe { dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &mut rx, &mut tx) };
-        self.check_ret(ret, || "rte_eth_dev_adjust_nb_rx_tx_desc".into()).map(|()| (rx, tx))
+        let result =
+            log::catch(|| unsafe { dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &mut rx, &mut tx) });
+        self.check_said(result, || "rte_eth_dev_adjust_nb_rx_tx_desc".into()).map(|()| (rx, tx))
     }
 
     fn set_up_queues(
@@ -258,17 +271,19 @@ impl Device {
         self.pools.extend(former);
         for queue in 0..config.rx_queues {
             // SAFETY: a valid, configured port, not started; the pool is kept by `self.pools`.
-            let ret = unsafe {
+            let result = log::catch(|| unsafe {
                 dpdk_sys::rte_eth_rx_queue_setup(self.id, queue, rx_desc, node, &rx_conf, pool.as_ptr())
-            };
-            self.check_ret(ret, || {
+            });
+            self.check_said(result, || {
                 format!("rte_eth_rx_queue_setup of queue {queue} with {rx_desc} descriptors")
             })?;
         }
         for queue in 0..config.tx_queues {
             // SAFETY: a valid, configured port, not started.
-            let ret = unsafe { dpdk_sys::rte_eth_tx_queue_setup(self.id, queue, tx_desc, node, &tx_conf) };
-            self.check_ret(ret, || {
+            let result = log::catch(|| unsafe {
+                dpdk_sys::rte_eth_tx_queue_setup(self.id, queue, tx_desc, node, &tx_conf)
+            });
+            self.check_said(result, || {
                 format!("rte_eth_tx_queue_setup of queue {queue} with {tx_desc} descriptors")
             })?;
         }

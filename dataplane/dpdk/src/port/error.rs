@@ -85,7 +85,7 @@ pub enum PortError {
         driver: String,
     },
     /// DPDK or the driver refused.
-    #[error("port {name}: {operation} failed: {errno}; {remedy}")]
+    #[error("port {name}: {operation} failed: {errno}; {remedy}{said}")]
     Refused {
         /// The port's name.
         name: String,
@@ -93,6 +93,8 @@ pub enum PortError {
         operation: String,
         /// What it returned.
         errno: Errno,
+        /// What DPDK and the driver logged meanwhile, each line after a line break; may be empty.
+        said: String,
         /// What to do.
         remedy: &'static str,
     },
@@ -127,6 +129,13 @@ pub enum PortWarning {
     NoMultiSegs,
 }
 
+impl PortError {
+    /// Whether the driver does not offer what was asked for at all, so that asking again is of no use.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Refused { errno, .. } if errno.is_unsupported())
+    }
+}
+
 pub(super) fn remedy(errno: Errno) -> &'static str {
     match errno.value() {
         libc::ENOTSUP => "the driver does not offer it",
@@ -135,10 +144,8 @@ pub(super) fn remedy(errno: Errno) -> &'static str {
         libc::EIO | libc::ENODEV => "the device does not answer; check that it is still plugged in",
         libc::EINVAL => "a value is outside of what the driver accepts; compare with the port's capabilities",
         // Drivers return -1, which is EPERM, for whatever the kernel refused them.
-        libc::EPERM => {
-            "run as root; as root it means that the kernel refused something: raise the EAL's log level, look at ulimit -n"
-        }
+        libc::EPERM => "run as root; as root it means that the kernel refused something: look at ulimit -n",
         libc::EACCES => "run as root",
-        _ => "raise the EAL's log level to see the driver's reason",
+        _ => "the EAL's log level debug shows more of the driver's reason",
     }
 }
