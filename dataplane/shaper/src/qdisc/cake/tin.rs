@@ -227,6 +227,12 @@ impl<C: Conformance> Tin<C> {
     /// had waited for more becomes bulk.
     #[inline]
     pub(super) fn wake(&mut self, queue: usize, rng: &mut impl Rng) {
+        if !matches!(self.flows[queue % QUEUES].set, Set::Sparse | Set::Bulk) {
+            self.start(queue, rng);
+        }
+    }
+
+    fn start(&mut self, queue: usize, rng: &mut impl Rng) {
         match self.flows[queue % QUEUES].set {
             Set::None => self.lists.append(List::New, queue),
             Set::Decaying => {
@@ -260,10 +266,16 @@ impl<C: Conformance> Tin<C> {
     /// was some left.
     #[inline]
     pub(super) fn refill(&mut self, queue: usize, rng: &mut impl Rng) -> bool {
-        let flow = &mut self.flows[queue % QUEUES];
-        if flow.deficit > 0 {
+        if self.flows[queue % QUEUES].deficit > 0 {
             return false;
         }
+        self.pass_turn(queue, rng);
+        true
+    }
+
+    #[inline(never)]
+    fn pass_turn(&mut self, queue: usize, rng: &mut impl Rng) {
+        let flow = &mut self.flows[queue % QUEUES];
         if flow.set == Set::Sparse {
             if flow.queue.is_empty() {
                 flow.set = Set::SparseWait;
@@ -276,7 +288,6 @@ impl<C: Conformance> Tin<C> {
         let flow = &mut self.flows[queue % QUEUES];
         flow.deficit = flow.deficit.wrapping_add(quantum);
         self.lists.requeue(List::Old, queue);
-        true
     }
 
     /// The turn of an empty queue: it decays until its AQM is at rest, and then is idle.
