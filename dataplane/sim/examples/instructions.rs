@@ -12,6 +12,7 @@ use shaper::qdisc::cake::{self, Cake};
 use shaper::qdisc::fq_codel::{self, FqCodel};
 use shaper::rng::SplitMix;
 use shaper::time::{Duration, Instant};
+use shaper::units::Rate;
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         Some("dissect") => dissect_and_hash,
         Some("fq_codel") => fq_codel,
         Some("cake") => cake,
+        Some("cake_besteffort") => cake_besteffort,
         _ => return usage(),
     };
     match args.get(1).and_then(|packets| packets.parse().ok()) {
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: instructions dissect|fq_codel|cake PACKETS");
+    eprintln!("usage: instructions dissect|fq_codel|cake|cake_besteffort PACKETS");
     ExitCode::from(2)
 }
 
@@ -64,8 +66,22 @@ fn fq_codel(packets: u32) {
 
 /// The same through cake with four tins and fairness between hosts and flows.
 fn cake(packets: u32) {
-    let params = cake::Params { diffserv: cake::Diffserv::Diffserv4, ..cake::Params::default() };
-    let mut qdisc = Cake::<u32>::new(&params, SLOTS);
+    run_cake(&cake::Params { diffserv: cake::Diffserv::Diffserv4, ..cake::Params::default() }, packets);
+}
+
+/// The same with one tin and fairness between flows only, shaped at a rate that delays nothing.
+fn cake_besteffort(packets: u32) {
+    let params = cake::Params {
+        bandwidth: Some(Rate::from_bits_per_sec(1_000_000_000_000)),
+        diffserv: cake::Diffserv::BestEffort,
+        flow_mode: cake::FlowMode::Flows,
+        ..cake::Params::default()
+    };
+    run_cake(&params, packets);
+}
+
+fn run_cake(params: &cake::Params, packets: u32) {
+    let mut qdisc = Cake::<u32>::new(params, SLOTS);
     let mut rng = SplitMix::new(1, 2);
     for packet in 0..packets {
         let (now, doomed) = (at(packet), &mut |packet: u32, _: DropReason| {

@@ -97,10 +97,28 @@ impl Vars {
         ds: DsField,
         rng: &mut impl Rng,
     ) -> Decision {
+        let is_over = params.is_over(now.since(enqueued), bulk_flows);
+        if !is_over && self.count == 0 && self.drop_probability == 0 {
+            self.dropping = false;
+            self.drop_next = (now + params.interval).as_nanos();
+            return Decision { drop: None, ds, marked: false };
+        }
+        self.judge::<C>(params, now, is_over, ds, rng)
+    }
+
+    /// Decides on a packet of a flow that is or was late.
+    fn judge<C: Conformance>(
+        &mut self,
+        params: &Params,
+        now: Instant,
+        is_over: bool,
+        ds: DsField,
+        rng: &mut impl Rng,
+    ) -> Decision {
         let mut decision = Decision { drop: None, ds, marked: false };
         let mut late = self.lateness(now);
         let due = self.count != 0 && late >= 0;
-        if params.is_over(now.since(enqueued), bulk_flows) {
+        if is_over {
             self.enter::<C>(params, now);
             // Fault 20 once more: as long as it was before, a schedule never kept counts as late.
             if !C::COBALT_ZERO_ROOT {

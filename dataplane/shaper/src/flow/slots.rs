@@ -94,12 +94,6 @@ impl Queue {
     pub const fn head(&self) -> Option<u32> {
         if self.head == NIL { None } else { Some(self.head) }
     }
-
-    /// The slot at the tail: the one pushed last.
-    #[inline]
-    pub const fn tail(&self) -> Option<u32> {
-        if self.head == NIL { None } else { Some(self.tail) }
-    }
 }
 
 impl Default for Queue {
@@ -144,12 +138,12 @@ impl<P> Slots<P> {
         self.free == NIL
     }
 
-    /// Appends a packet to `queue`.
+    /// Appends a packet to `queue`, and names its slot.
     ///
     /// # Errors
     /// The packet itself, when no slot is free.
     #[inline]
-    pub fn push(&mut self, queue: &mut Queue, packet: P, waiting: Waiting) -> Result<(), P> {
+    pub fn push(&mut self, queue: &mut Queue, packet: P, waiting: Waiting) -> Result<u32, P> {
         let index = self.free;
         let Some(slot) = self.slots.get_mut(index as usize) else {
             return Err(packet);
@@ -166,7 +160,7 @@ impl<P> Slots<P> {
             last.next = index;
         }
         queue.tail = index;
-        Ok(())
+        Ok(index)
     }
 
     /// Removes the head of `queue`.
@@ -253,7 +247,7 @@ const _: () = assert!(size_of::<Slot<core::num::NonZeroU64>>() <= 64);
 mod tests {
     use super::*;
 
-    fn put(slots: &mut Slots<u32>, queue: &mut Queue, id: u32) -> Result<(), u32> {
+    fn put(slots: &mut Slots<u32>, queue: &mut Queue, id: u32) -> Result<u32, u32> {
         slots.push(queue, id, Waiting { len: id, ..Waiting::default() })
     }
 
@@ -263,13 +257,13 @@ mod tests {
         let (mut a, mut b) = (Queue::default(), Queue::default());
         for id in 0..4 {
             let queue = if id % 2 == 0 { &mut a } else { &mut b };
-            assert_eq!(put(&mut slots, queue, id), Ok(()));
+            assert!(put(&mut slots, queue, id).is_ok());
         }
         assert_eq!(put(&mut slots, &mut a, 9), Err(9), "a full pool hands the packet back");
         assert!(slots.is_full());
         assert_eq!(slots.head(&b).map(|w| w.len), Some(1));
         assert_eq!(slots.pop(&mut b).map(|(id, _)| id), Some(1));
-        assert_eq!(put(&mut slots, &mut a, 9), Ok(()));
+        assert!(put(&mut slots, &mut a, 9).is_ok());
         let mut order = alloc::vec::Vec::new();
         while let Some((id, _)) = slots.pop(&mut a) {
             order.push(id);
@@ -286,8 +280,7 @@ mod tests {
         let mut queue = Queue::default();
         let mut index = alloc::vec::Vec::new();
         for id in 0..5 {
-            assert_eq!(put(&mut slots, &mut queue, id), Ok(()));
-            index.push(queue.tail().unwrap());
+            index.push(put(&mut slots, &mut queue, id).unwrap());
         }
         assert_eq!(slots.ahead(&queue, index[0]), None);
         assert_eq!(slots.ahead(&queue, index[3]), Some(index[2]));
@@ -295,7 +288,7 @@ mod tests {
             assert_eq!(slots.remove(&mut queue, at).map(|(packet, _)| packet), Some(id));
         }
         assert_eq!(slots.used(), 2);
-        assert_eq!(put(&mut slots, &mut queue, 7), Ok(()));
+        assert!(put(&mut slots, &mut queue, 7).is_ok());
         let mut order = alloc::vec::Vec::new();
         while let Some((id, _)) = slots.pop(&mut queue) {
             order.push(id);

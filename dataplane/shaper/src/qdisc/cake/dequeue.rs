@@ -12,6 +12,7 @@ use crate::time::Instant;
 impl<P, C: Conformance> Cake<P, C> {
     /// The next packet to send, `None` when there is none or none is due: then
     /// [`Cake::next_wakeup`] says when.
+    #[inline(always)] // or the delivery is stored, and read back in other pieces: 5 ns (Zen 4)
     pub fn dequeue(
         &mut self,
         now: Instant,

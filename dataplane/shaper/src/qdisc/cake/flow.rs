@@ -106,17 +106,23 @@ impl Lists {
     /// Takes `queue` off the list it is on; none is fine too.
     #[inline]
     pub(super) fn remove(&mut self, queue: usize) {
-        let Link { next, prev } = self.links[queue % NODES];
-        self.links[prev as usize % NODES].next = next;
-        self.links[next as usize % NODES].prev = prev;
+        self.bridge(queue);
         self.links[queue % NODES] = Link { next: queue as u16, prev: queue as u16 };
     }
 
     /// Moves `queue` to the tail of `list`.
     #[inline]
     pub(super) fn requeue(&mut self, list: List, queue: usize) {
-        self.remove(queue);
+        self.bridge(queue);
         self.append(list, queue);
+    }
+
+    /// Links the neighbours of `queue` with each other.
+    #[inline]
+    fn bridge(&mut self, queue: usize) {
+        let Link { next, prev } = self.links[queue % NODES];
+        self.links[prev as usize % NODES].next = next;
+        self.links[next as usize % NODES].prev = prev;
     }
 
     /// The queues of `list` from its head on.

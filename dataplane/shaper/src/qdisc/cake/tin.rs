@@ -227,6 +227,12 @@ impl<C: Conformance> Tin<C> {
     /// had waited for more becomes bulk.
     #[inline]
     pub(super) fn wake(&mut self, queue: usize, rng: &mut impl Rng) {
+        if !matches!(self.flows[queue % QUEUES].set, Set::Sparse | Set::Bulk) {
+            self.start(queue, rng);
+        }
+    }
+
+    fn start(&mut self, queue: usize, rng: &mut impl Rng) {
         match self.flows[queue % QUEUES].set {
             Set::None => self.lists.append(List::New, queue),
             Set::Decaying => {
@@ -260,10 +266,16 @@ impl<C: Conformance> Tin<C> {
     /// was some left.
     #[inline]
     pub(super) fn refill(&mut self, queue: usize, rng: &mut impl Rng) -> bool {
-        let flow = &mut self.flows[queue % QUEUES];
-        if flow.deficit > 0 {
+        if self.flows[queue % QUEUES].deficit > 0 {
             return false;
         }
+        self.pass_turn(queue, rng);
+        true
+    }
+
+    #[inline(never)]
+    fn pass_turn(&mut self, queue: usize, rng: &mut impl Rng) {
+        let flow = &mut self.flows[queue % QUEUES];
         if flow.set == Set::Sparse {
             if flow.queue.is_empty() {
                 flow.set = Set::SparseWait;
@@ -276,7 +288,6 @@ impl<C: Conformance> Tin<C> {
         let flow = &mut self.flows[queue % QUEUES];
         flow.deficit = flow.deficit.wrapping_add(quantum);
         self.lists.requeue(List::Old, queue);
-        true
     }
 
     /// The turn of an empty queue: it decays until its AQM is at rest, and then is idle.
@@ -342,9 +353,8 @@ impl<C: Conformance> Tin<C> {
         let flow = &self.flows[queue % QUEUES];
         let src = if self.mode.isolates_src() { self.src.bulk(flow.src) } else { 0 };
         let dst = if self.mode.isolates_dst() { self.dst.bulk(flow.dst) } else { 0 };
-        let load = src.max(dst).max(1);
-        let share = if load == 1 { 65535 } else { 65535 / u32::from(load) };
-        let bytes = (u32::from(self.stats.flow_quantum) * share + u32::from(rng.next_u16())) >> 16;
+        let share = SHARES[usize::from(src.max(dst)) % SHARES.len()];
+        let bytes = (u32::from(self.stats.flow_quantum) * u32::from(share) + u32::from(rng.next_u16())) >> 16;
         if C::CAKE_QUANTUM_ZERO { bytes as i32 } else { bytes.max(1) as i32 }
     }
 
@@ -419,6 +429,17 @@ fn guest_bit(hash: u32) -> u32 {
     1 << (hash >> 27)
 }
 
+/// Parts of 65535 that each of so many bulk flows gets, 0 counted as 1. A table, because a turn would
+/// wait 10 cycles for a division; twice as long as a host can need, so that a mask is its bound.
+static SHARES: [u16; 2 * QUEUES] = {
+    let mut shares = [u16::MAX; 2 * QUEUES];
+    let mut load = 1;
+    while load < shares.len() {
+        shares[load] = (65535 / load) as u16;
+        load += 1;
+    }
+    shares
+};
 /// Device MTU and Ethernet header: the quantum of a fast tin.
 const WHOLE_FRAME: u16 = 1514;
 /// The quantum of a slow tin: small, so that small packets get their turn between large ones.
