@@ -45,7 +45,7 @@ pub enum Command {
         /// .toml]
         #[arg(long)]
         name: Option<String>,
-        /// Let DPDK say what it does while it starts.
+        /// Let DPDK say what it does while it starts, and print what each port can do.
         #[arg(long)]
         verbose: bool,
     },

@@ -44,6 +44,11 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     drop(progress);
     signals.running();
     warn(&mut line);
+    if verbose {
+        for port in line.links().iter().flat_map(|link| [&link.a, &link.b]) {
+            let _ = writeln!(stdout(), "{}", port.info);
+        }
+    }
     let instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
     let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
