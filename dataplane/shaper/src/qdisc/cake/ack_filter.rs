@@ -267,18 +267,23 @@ impl Segment {
         };
         let fixed = tcp.first_chunk::<20>()?;
         let header = usize::from(fixed[12] >> 4) * 4;
-        let options = Options::parse(tcp.get(20..header)?);
+        let options = tcp.get(20..header)?;
         let flags = fixed[13];
         let has_payload = ip_payload != header;
         let is_plain = flags & !(ECE | CWR) == ACK && fixed[12] & 0x0f == 0;
-        Some(Self {
+        // Options are read where they stay: to move them would wait for every store of the reading (10 ns).
+        let mut parsed = Some(Self {
             flow: Endpoints { ports: be32(fixed, 0), ..flow },
             ack: be32(fixed, 8),
             congestion: flags & (ECE | CWR),
             is_trigger: flags & (ACK | SYN) == ACK,
-            is_pure: is_plain && !has_payload && options.is_harmless,
-            options,
-        })
+            is_pure: is_plain && !has_payload,
+            options: Options::default(),
+        });
+        let segment = parsed.as_mut()?;
+        segment.options.read(options);
+        segment.is_pure &= segment.options.is_harmless;
+        parsed
     }
 
     /// The segment with payload that is not the first of a cut super-packet: CWR is on the first.
@@ -339,8 +344,8 @@ enum Sack {
 }
 
 impl Options {
-    fn parse(mut bytes: &[u8]) -> Self {
-        let mut options = Self { is_harmless: true, ..Self::default() };
+    fn read(&mut self, mut bytes: &[u8]) {
+        self.is_harmless = true;
         let mut seen = (false, false);
         while let [kind, rest @ ..] = bytes {
             if *kind == END {
@@ -352,13 +357,12 @@ impl Options {
             }
             let length = usize::from(rest.first().copied().unwrap_or(0));
             let Some((option, behind)) = bytes.split_at_checked(length).filter(|_| length >= 2) else {
-                options.is_malformed = true;
+                self.is_malformed = true;
                 break;
             };
             bytes = behind;
-            options.take(*kind, option, &mut seen);
+            self.take(*kind, option, &mut seen);
         }
-        options
     }
 
     fn take(&mut self, kind: u8, option: &[u8], (stamp_seen, sack_seen): &mut (bool, bool)) {

@@ -273,7 +273,7 @@ impl<C: Conformance> Tin<C> {
         true
     }
 
-    #[inline(never)]
+    #[inline(never)] // once a quantum, and a packet would pay for its registers
     fn pass_turn(&mut self, queue: usize, rng: &mut impl Rng) {
         let flow = &mut self.flows[queue % QUEUES];
         if flow.set == Set::Sparse {
