@@ -7,7 +7,7 @@ RELEASE := target/release
 .PHONY: help setup build demo test unit asan lint rules instructions conformance bench soak clean
 
 help: ## what can be made here
-	@echo "weir: fq_codel in front of a NIC, on DPDK"; echo
+	@echo "weir: fq_codel and cake in front of a NIC, on DPDK"; echo
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 setup: ## install the Debian packages that building and testing need (says which; fails when apt fails)

@@ -34,7 +34,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     signals.remove_at_end(socket.path().to_owned());
     taken::check(&config)?;
     let eal_config = environment.eal(&name, verbose);
-    let folder = RuntimeFolder::of(&eal_config.file_prefix);
+    let folder = RuntimeFolder(eal_config.runtime_folder());
     signals.remove_at_end(folder.0.clone());
     progress.step(&"starting DPDK");
     let eal = Eal::init(&eal_config)?;
@@ -117,20 +117,9 @@ fn refresh(line: &mut Line, signals: &Signals) {
     }
 }
 
-/// The folder that DPDK makes for a file prefix and leaves behind. Goes when dropped, after the EAL.
+/// The folder that DPDK makes for a file prefix. Goes when dropped, after the EAL: a start that failed,
+/// or a driver that keeps packets (net_af_xdp) and with them the EAL, would leave it behind.
 struct RuntimeFolder(PathBuf);
-
-impl RuntimeFolder {
-    /// Where DPDK puts it: under /var/run for root, under the user's run-time directory for others.
-    fn of(file_prefix: &str) -> Self {
-        let base = match std::env::var_os("XDG_RUNTIME_DIR") {
-            _ if nix::unistd::geteuid().is_root() => PathBuf::from("/var/run"),
-            Some(dir) => PathBuf::from(dir),
-            None => PathBuf::from("/tmp"),
-        };
-        Self(base.join("dpdk").join(file_prefix))
-    }
-}
 
 impl Drop for RuntimeFolder {
     fn drop(&mut self) {

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, CString, NulError, c_char};
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
@@ -110,6 +111,19 @@ impl EalConfig {
         Self { file_prefix: file_prefix.into(), log_level: LogLevel::default(), args: Vec::new() }
     }
 
+    /// The folder that DPDK makes for the file prefix: under /var/run for root, under the user's
+    /// run-time directory for others. DPDK leaves it behind; [`Eal`] removes it with its last handle.
+    pub fn runtime_folder(&self) -> PathBuf {
+        // SAFETY: always succeeds and touches no memory.
+        let root = unsafe { libc::getuid() } == 0;
+        let base = match std::env::var_os("XDG_RUNTIME_DIR") {
+            _ if root => PathBuf::from("/var/run"),
+            Some(folder) => PathBuf::from(folder),
+            None => PathBuf::from("/tmp"),
+        };
+        base.join("dpdk").join(&self.file_prefix)
+    }
+
     /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
@@ -177,7 +191,7 @@ impl Eal {
             let _ = std::io::stderr().write_all(said.as_bytes());
             log::unhush();
         }
-        Ok(Self(Arc::new(Running)))
+        Ok(Self(Arc::new(Running { folder: config.runtime_folder() })))
     }
 
     /// The version of the DPDK that runs, for example `DPDK 22.11.11`.
@@ -253,12 +267,15 @@ impl Eal {
 
 /// Cleans up when the last handle goes.
 #[derive(Debug)]
-struct Running;
+struct Running {
+    folder: PathBuf,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
         // SAFETY: rte_eal_init succeeded, and every owner of DPDK memory holds a handle: none is left.
         unsafe { dpdk_sys::rte_eal_cleanup() };
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
