@@ -252,3 +252,9 @@ fn delivery<P>(packet: P, waiting: &Waiting) -> Delivery<P> {
         tin: 0,
     }
 }
+
+/// How many times as long the random tests of the disciplines shall be: `make soak` sets it.
+#[cfg(test)]
+fn soak() -> u64 {
+    std::env::var("WEIR_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}

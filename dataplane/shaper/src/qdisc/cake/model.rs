@@ -281,15 +281,10 @@ fn what_must_hold_holds_over_all_pairs_of_options() {
     }
 }
 
-/// How many times as long a run shall be: `make soak` sets it.
-fn soak() -> u64 {
-    std::env::var("WEIR_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
-}
-
 /// Order inside flows, be it that they share queues.
 #[test]
 fn flows_keep_their_order() {
-    for seed in 0..40 * soak() {
+    for seed in 0..40 * super::super::soak() {
         let mut dice = SplitMix::new(seed, seed);
         let mut choice = LEVELS.map(|levels| dice.next_u32() as usize % levels);
         (choice[0], choice[1]) = (0, 4);

@@ -25,14 +25,9 @@ fn agrees_with_the_model_as_weir() {
     run::<Weir>();
 }
 
-/// How many times as long a run shall be: `make soak` sets it.
-fn soak() -> u64 {
-    std::env::var("WEIR_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
-}
-
 fn run<C: Conformance>() {
     let mut total = Stats::default();
-    for seed in 0..SEEDS * soak() {
+    for seed in 0..SEEDS * super::super::soak() {
         let mut pair = Pair::<C>::new(seed);
         for _ in 0..STEPS {
             pair.step();
