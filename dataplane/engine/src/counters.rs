@@ -22,7 +22,7 @@ pub enum Loss {
     Segments,
     /// The egress link was down for longer than `link-down-hold`.
     LinkDown,
-    /// The driver refused this one frame for longer than [`crate::direction::REFUSAL_BOUND`].
+    /// The driver refused this one frame for longer than [`crate::sender::REFUSAL_BOUND`].
     Refused,
     /// Still queued when the link was taken out of service.
     Stop,
@@ -31,6 +31,23 @@ pub enum Loss {
 /// Losses by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses([Tally; Loss::COUNT]);
+
+/// What a direction counts. Rises only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Taken from the receive queue.
+    pub received: Tally,
+    /// Taken by the transmit queue.
+    pub sent: Tally,
+    /// Lost in between, by reason.
+    pub losses: Losses,
+    /// Frames whose DS field was rewritten (a CE mark, a wash).
+    pub rewritten: u64,
+    /// Frames whose DS field should have been rewritten but could not: their bytes are shared.
+    pub rewrite_failed: u64,
+    /// Transmit bursts of which the driver took only a part.
+    pub short_bursts: u64,
+}
 
 impl Tally {
     /// Counts one packet of `bytes`.

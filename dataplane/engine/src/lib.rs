@@ -1,7 +1,8 @@
 //! The poll loop: receive, classify, queue, shape, transmit.
 //!
 //! Reading order: [`worker`] (the loop on one screen), [`direction`] (the way of a packet),
-//! [`egress`] (what waits for one wire), [`classify`] (what is read from a frame), then the rest.
+//! `receiver` (in), [`egress`] (what waits for one wire), [`sender`] (out), [`classify`] (what is read
+//! from a frame), then the rest.
 //!
 //! After start nothing here allocates, locks, logs or makes a system call, except the nap that
 //! `poll = "adaptive"` asks for. Every packet is sent, waits, or is counted as lost with its reason.
@@ -20,5 +21,7 @@ pub mod mailbox;
 pub mod page;
 pub mod plan;
 pub mod pool;
+mod receiver;
+pub mod sender;
 pub mod sojourn;
 pub mod worker;

@@ -1,8 +1,7 @@
 //! A page of statistics: filled by the worker on request, read by control, never shared.
 
 use crate::clock::ClockStats;
-use crate::counters::Tally;
-use crate::direction::Counters;
+use crate::counters::{Counters, Tally};
 use crate::egress::ControlStats;
 use crate::gaps::Gaps;
 use crate::sojourn::Sojourn;

@@ -3,8 +3,8 @@
 use dpdk::testing::TestEal;
 use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::classify::{Classifier, Wants};
-use engine::counters::{Loss, Tally};
-use engine::direction::{Counters, Direction, Settings};
+use engine::counters::{Counters, Loss, Tally};
+use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
