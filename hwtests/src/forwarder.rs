@@ -1,4 +1,4 @@
-//! The program under test: a bump in the wire between two taps.
+//! The program under test: a bump in the wire between two ports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::clock::Interrupt;
+use crate::netns::Netns;
 use crate::process::{Process, Signal, command, run};
 
 /// Which program forwards.
@@ -25,18 +26,25 @@ pub enum Program {
 /// What to forward between, and how.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
-    /// Names for the two tap interfaces; up runs from the first to the second.
-    pub taps: [&'a str; 2],
-    /// Inline table of the qdisc for both directions, without its `bandwidth`.
-    pub qdisc: &'a str,
-    /// Rate of each direction in Mbit/s.
-    pub rate: u32,
+    /// The two ports as DPDK names them; up runs from the first to the second.
+    pub ports: [&'a str; 2],
+    /// Keys of the directions up and down, as inside an inline table.
+    pub directions: [&'a str; 2],
+    /// More keys of the link, each on a line of its own.
+    pub link: &'a str,
     /// CPU for the polling thread; the rest of the program shares CPU 0.
     pub poll_cpu: usize,
     /// Where configuration and log go, as NAME.toml and NAME.log.
     pub folder: &'a Path,
     /// NAME.
     pub name: &'a str,
+    /// The network namespace to run in, if not that of this process.
+    pub inside: Option<&'a Netns>,
+}
+
+/// Device argument of a net_tap port with this interface.
+pub fn tap(index: usize, interface: &str) -> String {
+    format!("net_tap{index},iface={interface}")
 }
 
 /// What weir counted, all directions together.
@@ -72,15 +80,14 @@ impl Forwarder {
             Program::Weir(binary) => {
                 fs::write(&config, weir_config(setup))
                     .with_context(|| format!("cannot write {}", config.display()))?;
-                let mut start = command(binary);
+                let mut start = setup.inside.map_or_else(|| command(binary), |inside| inside.command_anywhere(binary));
                 start.arg("run").arg(&config).args(["--name", &instance()]);
                 (start, "ready", Some(binary.clone()), format!("weir-{}", instance()))
             }
             Program::Testpmd => {
-                let [a, b] = [0, 1].map(|end| format!("net_tap{end},iface={}", setup.taps[end]));
                 // A period of statistics keeps it running without a terminal.
                 let options = "--forward-mode=io --stats-period=3600";
-                (testpmd(setup.poll_cpu, [&a, &b], options), "Logical Core", None, instance())
+                (testpmd(setup.poll_cpu, setup.ports, options), "Logical Core", None, instance())
             }
         };
         let runtime = RuntimeFolder::of(&prefix);
@@ -93,9 +100,22 @@ impl Forwarder {
 
     /// The counters so far; none of a program that has none to show.
     pub fn counters(&self) -> Result<Option<Counters>> {
+        self.show()?.as_deref().map(parse_counters).transpose()
+    }
+
+    /// What `weir show --json` prints; nothing of another program.
+    pub fn show(&self) -> Result<Option<String>> {
         let Some(weir) = &self.weir else { return Ok(None) };
-        let text = run(Command::new(weir).args(["show", "--json", &instance()]))?;
-        parse_counters(&text).map(Some)
+        run(Command::new(weir).args(["show", "--json", &instance()])).map(Some)
+    }
+
+    /// Memory that it holds, KiB, as the kernel counts it.
+    pub fn resident_kib(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.process.pid());
+        let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let value = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        value.with_context(|| format!("no VmRSS in {path}"))
     }
 
     /// Ends it as an operator would; an error unless it exits with 0 in time.
@@ -107,17 +127,17 @@ impl Forwarder {
 }
 
 fn weir_config(setup: &Setup<'_>) -> String {
-    let Setup { taps: [a, b], qdisc, rate, poll_cpu, .. } = setup;
-    let direction = format!("{{ {qdisc}, bandwidth = \"{rate}Mbit\" }}");
+    let Setup { ports: [a, b], directions: [up, down], link, poll_cpu, .. } = setup;
     let lcores = match poll_cpu {
         0 => String::new(),
         cpu => format!("lcores = {{ main = 0, workers = [{cpu}] }}\n"),
     };
+    let pci = if [a, b].iter().all(|port| port.starts_with("net_")) { ", \"--no-pci\"" } else { "" };
     format!(
         "# Written by hwtests: what `weir run` was given.\n\
-         [eal]\nargs = [\"--no-huge\", \"-m\", \"512\", \"--no-pci\"]\n{lcores}\n\
-         [[link]]\nname = \"demo\"\na = \"net_tap0,iface={a}\"\nb = \"net_tap1,iface={b}\"\n\
-         up = {direction}\ndown = {direction}\n"
+         [eal]\nargs = [\"--no-huge\", \"-m\", \"512\"{pci}]\n{lcores}\n\
+         [[link]]\nname = \"demo\"\na = \"{a}\"\nb = \"{b}\"\n\
+         up = {{ {up} }}\ndown = {{ {down} }}\n{link}"
     )
 }
 
@@ -255,13 +275,16 @@ mod tests {
 
     #[test]
     fn one_cpu_is_left_to_weir_to_place() {
+        let [a, b] = [0, 1].map(|end| tap(end, ["wa1", "wb1"][end]));
+        let direction = "qdisc = \"fifo\", limit = 1000, bandwidth = \"100Mbit\"";
         let setup = |poll_cpu| Setup {
-            taps: ["wa1", "wb1"],
-            qdisc: "qdisc = \"fifo\", limit = 1000",
-            rate: 100,
+            ports: [&a, &b],
+            directions: [direction; 2],
+            link: "link-down-hold = \"1s\"\n",
             poll_cpu,
             folder: Path::new("."),
             name: "fifo",
+            inside: None,
         };
         assert!(!weir_config(&setup(0)).contains("lcores"));
         let two = weir_config(&setup(1));

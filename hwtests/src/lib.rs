@@ -16,4 +16,5 @@ pub mod plot;
 pub mod process;
 pub mod progress;
 pub mod report;
+pub mod rig;
 pub mod stats;

@@ -3,6 +3,7 @@
 //! No name under /run/netns: an anonymous namespace goes, with all interfaces in it, when its last process ends,
 //! even when this program is killed. `nsenter --net=/proc/PID/ns/net` gets in from outside.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -51,6 +52,13 @@ impl Netns {
             inside.args(["taskset", "--cpu-list", cpus]);
         }
         inside.arg(program);
+        inside
+    }
+
+    /// Like [`Self::command`], but free to choose its CPUs.
+    pub fn command_anywhere(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut inside = command("nsenter");
+        inside.arg(format!("--net=/proc/{}/ns/net", self.holder.pid())).arg(program);
         inside
     }
 

@@ -7,7 +7,7 @@ use std::{process, slice};
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use hwtests::clock::{Interrupt, now, unix_seconds};
-use hwtests::forwarder::{Counters, Forwarder, Program, Setup, poll_cpu};
+use hwtests::forwarder::{Counters, Forwarder, Program, Setup, poll_cpu, tap};
 use hwtests::iperf::{Host, Load, Received, Transfer};
 use hwtests::netns::{InterfaceBytes, Netns};
 use hwtests::ping::{Pinger, Sample, lost};
@@ -205,13 +205,16 @@ impl Bed {
         let traffic = poll_cpu.checked_sub(1).map(|last| format!("0-{last}"));
         let end = |name| Netns::new(name, traffic.as_deref(), interrupt);
         let ends = [end("namespace a")?, end("namespace b")?];
+        let ports = [tap(0, &taps[0]), tap(1, &taps[1])];
+        let direction = format!("{}, bandwidth = \"{}Mbit\"", case.qdisc, plan.rate);
         let setup = Setup {
-            taps: [&taps[0], &taps[1]],
-            qdisc: case.qdisc,
-            rate: plan.rate,
+            ports: [&ports[0], &ports[1]],
+            directions: [&direction; 2],
+            link: "",
             poll_cpu,
             folder: &plan.folder,
             name: case.name,
+            inside: None,
         };
         let forwarder = Forwarder::start(&plan.program, &setup, interrupt)?;
         for (at, (end, tap)) in ends.iter().zip(&taps).enumerate() {
