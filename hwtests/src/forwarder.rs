@@ -1,6 +1,7 @@
 //! The program under test: a bump in the wire between two ports.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,18 +77,24 @@ impl Forwarder {
     pub fn start(program: &Program, setup: &Setup<'_>, interrupt: &Interrupt) -> Result<Self> {
         let config = setup.folder.join(format!("{}.toml", setup.name));
         let log = setup.folder.join(format!("{}.log", setup.name));
+        let start_of = |program: &OsStr| match setup.inside {
+            Some(inside) => inside.command_anywhere(program),
+            None => command(program),
+        };
         let (mut start, ready, weir, prefix) = match program {
             Program::Weir(binary) => {
                 fs::write(&config, weir_config(setup))
                     .with_context(|| format!("cannot write {}", config.display()))?;
-                let mut start = setup.inside.map_or_else(|| command(binary), |inside| inside.command_anywhere(binary));
+                let mut start = start_of(binary.as_os_str());
                 start.arg("run").arg(&config).args(["--name", &instance()]);
                 (start, "ready", Some(binary.clone()), format!("weir-{}", instance()))
             }
             Program::Testpmd => {
                 // A period of statistics keeps it running without a terminal.
                 let options = "--forward-mode=io --stats-period=3600";
-                (testpmd(setup.poll_cpu, setup.ports, options), "Logical Core", None, instance())
+                let mut start = start_of(STDBUF.as_ref());
+                testpmd_arguments(&mut start, setup.poll_cpu, setup.ports, options);
+                (start, "Logical Core", None, instance())
             }
         };
         let runtime = RuntimeFolder::of(&prefix);
@@ -143,13 +150,16 @@ fn weir_config(setup: &Setup<'_>) -> String {
 
 /// `dpdk-testpmd` between two devices, without hugepages; [`RuntimeFolder`] must outlive it.
 pub fn testpmd(poll_cpu: usize, devices: [&str; 2], options: &str) -> Command {
-    // Its lines come at once only to a terminal, unless stdbuf says otherwise.
-    let mut testpmd = command("stdbuf");
+    let mut testpmd = command(STDBUF);
+    testpmd_arguments(&mut testpmd, poll_cpu, devices, options);
+    testpmd
+}
+
+fn testpmd_arguments(testpmd: &mut Command, poll_cpu: usize, devices: [&str; 2], options: &str) {
     testpmd.args(["-oL", "dpdk-testpmd", "-l", &format!("0,{poll_cpu}"), "--file-prefix", &instance()]);
     testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry --no-pci --vdev".split(' '));
     testpmd.args([devices[0], "--vdev", devices[1], "--", "--total-num-mbufs=8192"]);
     testpmd.args(options.split(' '));
-    testpmd
 }
 
 /// The last CPU: the poll loop has it for itself where there is another one for the rest.
@@ -253,6 +263,9 @@ impl Drop for RuntimeFolder {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// testpmd's lines come at once only to a terminal, unless stdbuf says otherwise.
+const STDBUF: &str = "stdbuf";
 
 #[cfg(test)]
 mod tests {

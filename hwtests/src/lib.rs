@@ -2,19 +2,29 @@
 //!
 //! The pieces that the binaries share: [`process`] and [`netns`] hold what must not outlive a run, [`forwarder`]
 //! starts the program under test, [`iperf`] and [`ping`] make traffic and read it back, [`stats`] sums it up,
-//! [`report`] and [`plot`] write it down. Everything here lives in real time; nothing depends on this crate.
+//! [`report`] and [`plot`] write it down. On them stand the scenarios of the `hwtests` binary: a [`rig`] from a file, a
+//! [`scenario`] on the [`bed`] that it makes, run in turns by [`campaign`], kept in a [`record`], read on a [`page`]. Everything here lives in real time; nothing depends on this crate.
 //!
 //! Contract: whatever a run makes in the system is owned by a value whose `Drop` takes it away again, and dies
 //! with its parent even where no `Drop` runs (see [`process`]).
 
+pub mod bed;
+pub mod campaign;
+pub mod chart;
 pub mod clock;
+pub mod compare;
 pub mod forwarder;
 pub mod iperf;
 pub mod netns;
+pub mod page;
 pub mod ping;
 pub mod plot;
 pub mod process;
 pub mod progress;
+pub mod record;
 pub mod report;
 pub mod rig;
+pub mod scenario;
 pub mod stats;
+pub mod traffic;
+pub mod uml;

@@ -42,6 +42,11 @@ impl Pinger {
         Ok(Self { process: Process::spawn("ping", &mut ping, None)?, samples: Vec::new() })
     }
 
+    /// The answer in a line of `ping -D`, if it holds one.
+    pub fn read(line: &str) -> Option<Sample> {
+        parse_line(line)
+    }
+
     /// All answers so far, oldest first.
     pub fn samples(&mut self) -> &[Sample] {
         self.samples.extend(self.process.ready_lines().filter_map(|line| parse_line(&line)));

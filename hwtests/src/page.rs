@@ -1,0 +1,302 @@
+//! The report of a campaign for people: one HTML page without any outside resource, and the same in Markdown.
+//!
+//! Verdict first, then a table per experiment, plots, and what it takes to repeat it.
+
+mod html;
+mod markdown;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::chart::{self, Frame, Line, distribution};
+use crate::plot::significant;
+use crate::record::{CaseRecord, Experiment, Record, Verdict};
+use crate::scenario::{Plot, Sense};
+
+/// Writes `result.json`, `report.html`, `report.md` and the plots into `folder`; the page's path.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(record: &Record, folder: &Path) -> Result<PathBuf> {
+    let save = |path: PathBuf, text: String| {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display())).map(|()| path)
+    };
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    save(folder.join("result.json"), serde_json::to_string_pretty(record)? + "\n")?;
+    save(folder.join("report.md"), markdown::page(record))?;
+    for experiment in &record.experiments {
+        for chart in charts(experiment) {
+            save(folder.join(chart.file), chart::file(&chart.frame, &chart.lines))?;
+        }
+    }
+    save(folder.join("report.html"), html::page(record))
+}
+
+/// The verdicts and tables as plain text, for the terminal.
+pub fn text(record: &Record) -> String {
+    markdown::summary(record)
+}
+
+/// One chart of an experiment.
+struct Chart {
+    file: String,
+    frame: Frame,
+    lines: Vec<Line>,
+}
+
+/// All charts of an experiment, in order: where labels are few (classes of pings) one for each with a line per case,
+/// where they are many (streams) one for each case.
+fn charts(experiment: &Experiment) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    for plot in plots(experiment) {
+        let labels = labels(experiment, plot);
+        if labels.len() <= FEW {
+            for label in &labels {
+                let pick = |case: &CaseRecord| lines_of(case, plot).into_iter().filter(|(of, _)| of == label).collect();
+                let cases = experiment.cases.iter().enumerate();
+                let lines = cases.flat_map(|(at, case)| named(at, &case.label, pick(case)));
+                charts.push(chart(experiment, plot, label, lines.collect()));
+            }
+        } else {
+            for case in &experiment.cases {
+                let lines = lines_of(case, plot).into_iter().enumerate();
+                let lines = lines.flat_map(|(at, (label, points))| named(at, &label.clone(), vec![(label, points)]));
+                charts.push(chart(experiment, plot, &case.label, lines.collect()));
+            }
+        }
+    }
+    charts.retain(|chart| !chart.lines.is_empty());
+    charts
+}
+
+type Labelled = (String, Vec<(f64, f64)>);
+
+fn named(colour: usize, label: &str, lines: Vec<Labelled>) -> Vec<Line> {
+    let line = |(_, points)| Line { colour, label: label.to_owned(), points };
+    lines.into_iter().map(line).collect()
+}
+
+/// Lines of a case in a plot, each with its label.
+fn lines_of(case: &CaseRecord, plot: &Plot) -> Vec<Labelled> {
+    let curves = case.curves.iter().filter(|curve| curve.plot == plot);
+    let curves = curves.map(|curve| (curve.label.clone(), curve.points.clone()));
+    let samples = case.samples.iter().filter(|samples| samples.plot == plot);
+    let samples = samples.map(|samples| (samples.label.clone(), distribution(&samples.values)));
+    curves.chain(samples).collect()
+}
+
+fn plots(experiment: &Experiment) -> Vec<&'static Plot> {
+    let mut plots: Vec<&'static Plot> = Vec::new();
+    for case in &experiment.cases {
+        let curves = case.curves.iter().map(|curve| curve.plot);
+        for plot in curves.chain(case.samples.iter().map(|samples| samples.plot)) {
+            if !plots.contains(&plot) {
+                plots.push(plot);
+            }
+        }
+    }
+    plots
+}
+
+fn labels(experiment: &Experiment, plot: &Plot) -> Vec<String> {
+    let mut labels = Vec::new();
+    for (label, _) in experiment.cases.iter().flat_map(|case| lines_of(case, plot)) {
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    labels
+}
+
+fn chart(experiment: &Experiment, plot: &Plot, part: &str, lines: Vec<Line>) -> Chart {
+    let is_distribution = experiment.cases.iter().any(|case| case.samples.iter().any(|samples| samples.plot == plot));
+    let letters = part.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+    let part_name: String = letters.collect();
+    Chart {
+        file: format!("{}-{}-{}-{part_name}.svg", experiment.scenario, experiment.rig.name, plot.name),
+        frame: Frame {
+            title: format!("{}: {part}", plot.title),
+            x: plot.x.into(),
+            y: plot.y.into(),
+            log_x: plot.log && is_distribution,
+            log_y: plot.log && !is_distribution,
+        },
+        lines,
+    }
+}
+
+/// Rows of the table of an experiment: the value with its unit, and a cell for each case.
+fn rows(experiment: &Experiment) -> Vec<(String, Vec<String>)> {
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for median in experiment.cases.iter().flat_map(|case| &case.medians) {
+        if !names.iter().any(|(name, _)| *name == median.name) {
+            names.push((&median.name, median.unit));
+        }
+    }
+    let row = |(name, unit): (&str, &str)| {
+        let cells = experiment.cases.iter().map(|case| cell(case, name, experiment.repeats)).collect();
+        let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
+        (format!("{}{unit}", name.replace('_', " ")), cells)
+    };
+    names.into_iter().map(row).collect()
+}
+
+fn cell(case: &CaseRecord, name: &str, repeats: u32) -> String {
+    if case.not_available.is_some() {
+        return "not available here".into();
+    }
+    match case.medians.iter().find(|median| median.name == name) {
+        Some(median) if repeats > 1 => {
+            format!("{} ± {}", figure(median.value), figure(median.spread / 2.0))
+        }
+        Some(median) => figure(median.value),
+        None if case.medians.is_empty() && !case.failures.is_empty() => "failed".into(),
+        None => "–".into(),
+    }
+}
+
+/// Shares near one need more digits than three.
+fn figure(value: f64) -> String {
+    if value.is_nan() {
+        "–".into()
+    } else if value.fract() == 0.0 && value.abs() < 1e7 {
+        format!("{value:.0}")
+    } else if (0.9..1.0).contains(&value) {
+        format!("{value:.4}")
+    } else {
+        significant(value)
+    }
+}
+
+/// What a verdict's bar is, and what was measured.
+fn measured(verdict: &Verdict) -> String {
+    let sign = if verdict.sense == Sense::AtMost { "≤" } else { "≥" };
+    let number = |value: Option<f64>| value.map_or("–".to_owned(), figure);
+    let name = verdict.value_name.replace('_', " ");
+    format!(
+        "{} {name}: {} {} (bar {sign} {})",
+        verdict.case,
+        number(verdict.value),
+        verdict.unit,
+        number(verdict.bound)
+    )
+}
+
+/// What is said of the machine, in one line.
+fn machine(record: &Record) -> String {
+    let machine = &record.report.machine;
+    let place = if record.environment.virtual_machine { ", virtual machine" } else { "" };
+    format!(
+        "{}, {} cores, {} MiB{place}, Linux {}, DPDK {}; load before {}; {}; weir {}",
+        machine.cpu,
+        machine.cores,
+        record.environment.memory_mib,
+        machine.kernel,
+        machine.dpdk,
+        record.environment.load_before,
+        record.report.date,
+        record.report.commit
+    )
+}
+
+/// What a case says beside its figures.
+fn remarks(case: &CaseRecord) -> Vec<String> {
+    let absent = case.not_available.iter().map(|why| format!("not available here: {why}"));
+    let failed = case.failures.iter().map(|why| format!("run {why}"));
+    let counters: Vec<_> = case.counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let counters = (!counters.is_empty()).then(|| format!("counted: {}", counters.join(", ")));
+    absent.chain(failed).chain(case.notes.iter().cloned()).chain(counters).collect()
+}
+
+/// As many labels get a chart each.
+const FEW: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Environment, Median};
+    use crate::report::{Better, Report};
+    use crate::rig::Rig;
+    use crate::scenario::{Curve, Is, Samples};
+    use std::collections::BTreeMap;
+
+    static TIME: Plot = Plot { name: "ping", title: "Ping", x: "s", y: "ms", log: true };
+    static SHARE: Plot = Plot { name: "cdf", title: "Share", x: "ms", y: "share", log: true };
+
+    fn record() -> Record {
+        let text = "name = \"tap\"\nkind = \"tap\"\nsummary = \"s\"\ncannot-show = [\"a <ring>\"]\n[needs]\n";
+        let case = |name: &str, value: f64| CaseRecord {
+            name: name.into(),
+            label: name.to_uppercase(),
+            medians: vec![Median { name: "ping_p99".into(), value, spread: 0.5, unit: "ms", better: Better::Lower }],
+            curves: vec![Curve { plot: &TIME, label: "be".into(), points: vec![(0.0, 1.0), (1.0, value)] }],
+            samples: vec![Samples { plot: &SHARE, label: "be".into(), values: vec![value, 1.0] }],
+            commands: vec!["ping PEER".into()],
+            ..CaseRecord::default()
+        };
+        let far = CaseRecord { name: "far".into(), not_available: Some("apt-get install far".into()), ..case("far", 0.0) };
+        let far = CaseRecord { medians: vec![], curves: vec![], samples: vec![], ..far };
+        let verdict = Verdict {
+            says: "<it> waits".into(),
+            is: Is::Fault,
+            case: "fifo".into(),
+            value_name: "ping_p99".into(),
+            value: Some(99.0),
+            unit: "ms".into(),
+            sense: Sense::AtLeast,
+            bound: Some(25.0),
+            met: Some(true),
+        };
+        let experiment = Experiment {
+            scenario: "try".into(),
+            about: "tries".into(),
+            rig: Rig::parse(Path::new("tap.toml"), text).unwrap(),
+            seconds: 1,
+            repeats: 2,
+            missing: vec![],
+            cases: vec![case("fifo", 99.0), case("cake", 1.5), far],
+            verdicts: vec![verdict],
+        };
+        Record {
+            report: Report::new(vec![]).unwrap(),
+            environment: Environment::look(),
+            repeats: BTreeMap::new(),
+            experiments: vec![experiment],
+        }
+    }
+
+    #[test]
+    fn the_page_is_whole_and_by_itself() {
+        let page = html::page(&record());
+        for expected in ["shown", "&lt;it&gt; waits", "99 ± 0.25", "apt-get install far", "a &lt;ring&gt;", "ping PEER"] {
+            assert!(page.contains(expected), "{expected} is missing");
+        }
+        let verdict = page.find("&lt;it&gt; waits").unwrap();
+        assert!(verdict < page.find("<table").unwrap(), "the verdict comes first");
+        for outside in ["src=", "href=\"http", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("prefers-color-scheme:dark"));
+        assert_eq!(page.matches("<svg").count(), 2);
+        assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    }
+
+    #[test]
+    fn files_say_the_same() {
+        let folder = std::env::temp_dir().join(format!("hwtests-page-{}", std::process::id()));
+        let page = write(&record(), &folder).unwrap();
+        assert!(page.ends_with("report.html") && page.is_file());
+        let markdown = fs::read_to_string(folder.join("report.md")).unwrap();
+        assert!(markdown.contains("| ping p99, ms | 99 ± 0.25 | 1.50 ± 0.25 | not available here |"), "{markdown}");
+        assert!(markdown.contains("try-tap-ping-be.svg") && folder.join("try-tap-ping-be.svg").is_file());
+        let json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();
+        for key in ["machine", "date", "commit", "results", "environment", "repeats", "experiments"] {
+            assert!(!json[key].is_null(), "{key}");
+        }
+        assert_eq!(json["experiments"][0]["verdicts"][0]["is"], "fault");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! The page.
+
+use std::fmt::Write;
+
+use super::{charts, machine, measured, remarks, rows};
+use crate::chart::{self, escape};
+use crate::record::{Experiment, Record, Verdict};
+
+/// The whole page.
+pub(super) fn page(record: &Record) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>weir hwtests, {}</title>\n<style>{}{}</style>\n\
+         <h1>weir hwtests</h1>\n<p class=\"where\">{}</p>\n",
+        escape(&record.report.date),
+        chart::style(),
+        STYLE,
+        escape(&machine(record))
+    );
+    for experiment in &record.experiments {
+        let _ = writeln!(page, "<h2>{} on {}</h2>", experiment.scenario, escape(&experiment.rig.name));
+        verdicts(&mut page, experiment);
+    }
+    for experiment in &record.experiments {
+        details(&mut page, experiment);
+    }
+    repeat(&mut page, record);
+    page
+}
+
+fn verdicts(page: &mut String, experiment: &Experiment) {
+    for missing in &experiment.missing {
+        let _ = writeln!(page, "<p class=\"bad\">could not run: {}</p>", escape(missing));
+    }
+    if experiment.verdicts.is_empty() && experiment.missing.is_empty() {
+        page.push_str("<p>No bar: reported, not judged.</p>\n");
+    }
+    page.push_str("<ul class=\"verdicts\">\n");
+    for verdict in &experiment.verdicts {
+        let _ = writeln!(
+            page,
+            "<li class=\"{}\"><b>{}</b> {} <small>{}</small></li>",
+            class(verdict),
+            verdict.word(),
+            escape(&verdict.says),
+            escape(&measured(verdict))
+        );
+    }
+    page.push_str("</ul>\n");
+}
+
+fn class(verdict: &Verdict) -> &'static str {
+    match verdict.met {
+        Some(true) => "good",
+        Some(false) => "bad",
+        None => "open",
+    }
+}
+
+fn details(page: &mut String, experiment: &Experiment) {
+    let _ = writeln!(
+        page,
+        "<h2>{} on {}: figures</h2>\n<p>{}</p>\n<p>{} s each, {} repeats in turns, medians ± half the spread. \
+         This rig can't show:</p>\n<ul>",
+        experiment.scenario,
+        escape(&experiment.rig.name),
+        escape(&experiment.about),
+        experiment.seconds,
+        experiment.repeats
+    );
+    for blind in &experiment.rig.cannot_show {
+        let _ = writeln!(page, "<li>{}</li>", escape(blind));
+    }
+    page.push_str("</ul>\n<div class=\"wide\"><table><tr><th></th>");
+    for case in &experiment.cases {
+        let _ = write!(page, "<th>{}</th>", escape(&case.label));
+    }
+    page.push_str("</tr>\n");
+    for (name, cells) in rows(experiment) {
+        let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+        let _ = writeln!(page, "<tr><th>{}</th>{cells}</tr>", escape(&name));
+    }
+    page.push_str("</table></div>\n<div class=\"charts\">\n");
+    for chart in charts(experiment) {
+        page.push_str(&chart::svg(&chart.frame, &chart.lines));
+    }
+    page.push_str("</div>\n<details><summary>Settings, commands, counters</summary>\n");
+    for case in &experiment.cases {
+        let _ = writeln!(page, "<h3>{}</h3>\n<p><code>{}</code></p>", escape(&case.label), escape(&case.settings));
+        for remark in remarks(case) {
+            let _ = writeln!(page, "<p>{}</p>", escape(&remark));
+        }
+        if !case.commands.is_empty() {
+            let _ = writeln!(page, "<pre>{}</pre>", escape(&case.commands.join("\n")));
+        }
+    }
+    let rig = toml::to_string(&experiment.rig).unwrap_or_default();
+    let _ = writeln!(page, "<h3>Rig</h3>\n<pre>{}</pre>\n</details>", escape(&rig));
+}
+
+fn repeat(page: &mut String, record: &Record) {
+    let tools: Vec<_> =
+        record.environment.tools.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+    let _ = writeln!(
+        page,
+        "<h2>To repeat it</h2>\n<pre>{}</pre>\n<p>At commit {}. {}.</p>",
+        escape(&record.environment.command.join(" ")),
+        escape(&record.report.commit),
+        escape(&tools.join("; "))
+    );
+}
+
+const STYLE: &str = "\
+body{font:15px/1.5 sans-serif;color:var(--ink);background:var(--paper);max-width:1280px;margin:2em auto;padding:0 1em}\
+h1{margin-bottom:0}.where,small{color:var(--grey)}.verdicts{list-style:none;padding:0}\
+.verdicts li{padding:.3em .6em;margin:.2em 0;border-left:5px solid var(--grey)}\
+.verdicts b{display:inline-block;min-width:6.5em}\
+.good{border-color:var(--s2)!important}.good b{color:var(--s2)}.bad{border-color:var(--s0)!important}\
+.bad,.bad b{color:var(--s0)}li.bad{color:inherit}\
+.wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.25em .7em;border-bottom:1px solid var(--line)}\
+td{text-align:right;font-variant-numeric:tabular-nums}th{text-align:left}\
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(420px,1fr));gap:1em;margin:1em 0}\
+pre{overflow-x:auto;border:1px solid var(--line);padding:.6em}";
