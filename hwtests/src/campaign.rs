@@ -152,8 +152,13 @@ impl Turns<'_> {
 
     fn one(&mut self, runs: &mut Runs, repeat: usize, which: &str, left: Duration) -> Result<()> {
         let end = now() + left;
-        let head =
-            format!("[{which}] {} on {}: {} #{}", self.scenario.name, self.rig.name, runs.case.name, repeat + 1);
+        let head = format!(
+            "[{which}] {} on {}: {} #{}",
+            self.scenario.name,
+            self.rig.name,
+            runs.case.name,
+            repeat + 1
+        );
         let progress = &mut *self.progress;
         progress.stage(&head);
         let mut say = |what: &str| {
@@ -190,8 +195,7 @@ fn finish(
     let peers: Vec<_> = runs.iter().map(|runs| runs.case.peer).collect();
     let all: BTreeMap<String, Vec<f64>> = runs.iter().flat_map(|runs| by_name(scenario, rig, runs)).collect();
     let cases: Vec<_> = runs.into_iter().map(Runs::record).collect();
-    let verdicts: Vec<_> =
-        (scenario.bars)(rig).iter().filter_map(|bar| verdict(bar, &cases)).collect();
+    let verdicts: Vec<_> = (scenario.bars)(rig).iter().filter_map(|bar| verdict(bar, &cases)).collect();
     let mut figures = Vec::new();
     for (case, peer) in cases.iter().zip(peers) {
         for median in &case.medians {
@@ -201,7 +205,8 @@ fn finish(
             if let Some(verdict) = verdicts.iter().find(|verdict| verdict.is_about(case, median)) {
                 (figure.bar, figure.holds) = (verdict.bound, verdict.met);
             }
-            if let Some((peer, value)) = peer.and_then(|peer| Some((peer, value_of(&cases, peer, &median.name)?)))
+            if let Some((peer, value)) =
+                peer.and_then(|peer| Some((peer, value_of(&cases, peer, &median.name)?)))
             {
                 figure = figure.peer(peer, value);
             }
@@ -246,7 +251,9 @@ fn by_name<'a>(
 impl Runs {
     /// Names of values in the order of the first run.
     fn names(&self) -> Vec<String> {
-        self.done.first().map_or(Vec::new(), |run| run.values.iter().map(|value| value.name.clone()).collect())
+        self.done
+            .first()
+            .map_or(Vec::new(), |run| run.values.iter().map(|value| value.name.clone()).collect())
     }
 
     fn values(&self, name: &str) -> Vec<f64> {
@@ -403,7 +410,8 @@ mod tests {
             Ok(measured)
         },
         bars: |_| {
-            let bar = |case, sense, bound, is| Bar { case, value: "delay", sense, bound, is, says: "s".into() };
+            let bar =
+                |case, sense, bound, is| Bar { case, value: "delay", sense, bound, is, says: "s".into() };
             vec![
                 bar("bad", Sense::AtLeast, Bound::Fixed(50.0), Is::Fault),
                 bar("good", Sense::AtMost, Bound::Times(0.1, "bad", "delay"), Is::Cure),
@@ -440,7 +448,11 @@ mod tests {
         let names: Vec<_> = finished.figures.iter().map(|figure| figure.name.as_str()).collect();
         assert_eq!(names, ["try.tap.bad.delay", "try.tap.good.delay"]);
         let (bad, good) = (&finished.figures[0], &finished.figures[1]);
-        assert_eq!((bad.value, bad.spread, bad.bar), (104.0, Some(4.0), None), "a fault is no bar of the figure");
+        assert_eq!(
+            (bad.value, bad.spread, bad.bar),
+            (104.0, Some(4.0), None),
+            "a fault is no bar of the figure"
+        );
         assert_eq!((good.value, good.holds), (2.5, Some(true)));
         assert_eq!(good.peer.as_ref().unwrap().value, 104.0);
         assert_eq!(finished.repeats["try.tap.good.delay"], [2.0, 3.0]);

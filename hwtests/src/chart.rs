@@ -170,7 +170,8 @@ impl Axis {
     }
 
     fn decades(low: f64, high: f64) -> Self {
-        let (from, to) = (low.log10().floor() as i32, (high.log10().ceil() as i32).max(low.log10().floor() as i32 + 1));
+        let (from, to) =
+            (low.log10().floor() as i32, (high.log10().ceil() as i32).max(low.log10().floor() as i32 + 1));
         let ticks = (from..=to).map(|power| 10_f64.powi(power)).collect();
         Self { from: 10_f64.powi(from), to: 10_f64.powi(to), log: true, ticks }
     }
@@ -179,7 +180,10 @@ impl Axis {
         let low = if from_zero || low > 0.0 && low < high / 3.0 { low.min(0.0) } else { low };
         let span = if high > low { high - low } else { 1.0 };
         let magnitude = 10_f64.powf((span / TICKS).log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * magnitude).find(|step| span / step <= TICKS);
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|digit| digit * magnitude)
+            .find(|step| span / step <= TICKS);
         let step = step.unwrap_or(span);
         let (from, to) = ((low / step).floor(), ((low + span) / step).ceil());
         let ticks = (from as i64..=to as i64).map(|tick| tick as f64 * step).collect();
@@ -272,7 +276,8 @@ mod tests {
     #[test]
     fn what_is_drawn_is_escaped_and_inside() {
         let frame = Frame { title: "a < b".into(), x: "x".into(), y: "y".into(), log_x: false, log_y: true };
-        let line = Line { colour: 9, label: "\"q\"".into(), points: vec![(0.0, 1.0), (1.0, 0.0), (2.0, 10.0)] };
+        let line =
+            Line { colour: 9, label: "\"q\"".into(), points: vec![(0.0, 1.0), (1.0, 0.0), (2.0, 10.0)] };
         let svg = svg(&frame, &[line]);
         assert!(svg.contains("a &lt; b") && svg.contains("&quot;q&quot;"));
         assert!(svg.contains("points=\"56.0,226.0 470.0,28.0\""), "zero has no place on a log axis: {svg}");

@@ -64,12 +64,17 @@ pub fn compare(a: &Path, b: &Path) -> Result<String> {
         let Some(same) = other.results.iter().find(|found| found.name == figure.name) else { continue };
         let (Some(before), Some(after)) = (figure.value, same.value) else { continue };
         both += 1;
-        let samples = |saved: &Saved, value| saved.repeats.get(&figure.name).cloned().unwrap_or_else(|| vec![value]);
+        let samples =
+            |saved: &Saved, value| saved.repeats.get(&figure.name).cloned().unwrap_or_else(|| vec![value]);
         let difference = Difference::of(&samples(&one, before), &samples(&other, after));
         let _ = writeln!(
             text,
             "{:<58} {:>10} {:>10} {:>9}   {}",
-            format!("{}{}", figure.name, if figure.unit.is_empty() { String::new() } else { format!(", {}", figure.unit) }),
+            format!(
+                "{}{}",
+                figure.name,
+                if figure.unit.is_empty() { String::new() } else { format!(", {}", figure.unit) }
+            ),
             significant(before),
             significant(after),
             significant(difference.mean),
@@ -77,7 +82,8 @@ pub fn compare(a: &Path, b: &Path) -> Result<String> {
         );
     }
     let only = |from: &Saved, than: &Saved| {
-        let of = from.results.iter().filter(|figure| than.results.iter().all(|found| found.name != figure.name));
+        let of =
+            from.results.iter().filter(|figure| than.results.iter().all(|found| found.name != figure.name));
         of.map(|figure| figure.name.clone()).collect::<Vec<_>>()
     };
     for (side, names) in [("A", only(&one, &other)), ("B", only(&other, &one))] {
@@ -99,7 +105,9 @@ impl Difference {
     fn of(a: &[f64], b: &[f64]) -> Self {
         let (of_a, of_b) = (Moments::of(a), Moments::of(b));
         let mean = of_b.mean - of_a.mean;
-        let (Some(spread_a), Some(spread_b)) = (of_a.error, of_b.error) else { return Self { mean, half: None } };
+        let (Some(spread_a), Some(spread_b)) = (of_a.error, of_b.error) else {
+            return Self { mean, half: None };
+        };
         let sum = spread_a + spread_b;
         if sum == 0.0 {
             return Self { mean, half: Some(0.0) };
@@ -143,8 +151,8 @@ fn student(freedom: f64) -> f64 {
 
 /// For 1 to 30 degrees of freedom (Fisher and Yates, Statistical Tables).
 const STUDENT: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
 #[cfg(test)]
@@ -159,7 +167,9 @@ mod tests {
         assert!((difference.half.unwrap() - 4.303 * (5.0_f64 / 3.0).sqrt()).abs() < 1e-9);
         assert!(difference.words("lower").ends_with("below the noise"));
         let clear = Difference::of(&[1.0, 1.1, 0.9], &[9.0, 9.1, 8.9]);
-        assert!(clear.words("lower").ends_with("B is worse") && clear.words("higher").ends_with("B is better"));
+        assert!(
+            clear.words("lower").ends_with("B is worse") && clear.words("higher").ends_with("B is better")
+        );
         assert_eq!(Difference::of(&[1.0], &[2.0, 3.0]).half, None);
         assert_eq!(Difference::of(&[1.0, 1.0], &[1.0, 1.0]).words("lower"), "0.00 to 0.00: below the noise");
         assert_eq!(student(2.94), 4.303);

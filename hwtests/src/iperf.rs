@@ -177,6 +177,16 @@ struct Datagrams {
     lost_percent: f64,
 }
 
+impl Received {
+    /// Reads what `iperf3 --json` printed.
+    ///
+    /// # Errors
+    /// It failed, or printed something else.
+    pub fn parse(json: &str) -> Result<Self> {
+        parse(json)
+    }
+}
+
 fn parse(json: &str) -> Result<Received> {
     let output: Output =
         serde_json::from_str(json).with_context(|| format!("iperf3 printed no JSON: {}", json.trim()))?;

@@ -54,7 +54,9 @@ fn charts(experiment: &Experiment) -> Vec<Chart> {
         let labels = labels(experiment, plot);
         if labels.len() <= FEW {
             for label in &labels {
-                let pick = |case: &CaseRecord| lines_of(case, plot).into_iter().filter(|(of, _)| of == label).collect();
+                let pick = |case: &CaseRecord| {
+                    lines_of(case, plot).into_iter().filter(|(of, _)| of == label).collect()
+                };
                 let cases = experiment.cases.iter().enumerate();
                 let lines = cases.flat_map(|(at, case)| named(at, &case.label, pick(case)));
                 charts.push(chart(experiment, plot, label, lines.collect()));
@@ -62,7 +64,8 @@ fn charts(experiment: &Experiment) -> Vec<Chart> {
         } else {
             for case in &experiment.cases {
                 let lines = lines_of(case, plot).into_iter().enumerate();
-                let lines = lines.flat_map(|(at, (label, points))| named(at, &label.clone(), vec![(label, points)]));
+                let lines =
+                    lines.flat_map(|(at, (label, points))| named(at, &label.clone(), vec![(label, points)]));
                 charts.push(chart(experiment, plot, &case.label, lines.collect()));
             }
         }
@@ -111,7 +114,8 @@ fn labels(experiment: &Experiment, plot: &Plot) -> Vec<String> {
 }
 
 fn chart(experiment: &Experiment, plot: &Plot, part: &str, lines: Vec<Line>) -> Chart {
-    let is_distribution = experiment.cases.iter().any(|case| case.samples.iter().any(|samples| samples.plot == plot));
+    let is_distribution =
+        experiment.cases.iter().any(|case| case.samples.iter().any(|samples| samples.plot == plot));
     let letters = part.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
     let part_name: String = letters.collect();
     Chart {
@@ -230,13 +234,23 @@ mod tests {
         let case = |name: &str, value: f64| CaseRecord {
             name: name.into(),
             label: name.to_uppercase(),
-            medians: vec![Median { name: "ping_p99".into(), value, spread: 0.5, unit: "ms", better: Better::Lower }],
+            medians: vec![Median {
+                name: "ping_p99".into(),
+                value,
+                spread: 0.5,
+                unit: "ms",
+                better: Better::Lower,
+            }],
             curves: vec![Curve { plot: &TIME, label: "be".into(), points: vec![(0.0, 1.0), (1.0, value)] }],
             samples: vec![Samples { plot: &SHARE, label: "be".into(), values: vec![value, 1.0] }],
             commands: vec!["ping PEER".into()],
             ..CaseRecord::default()
         };
-        let far = CaseRecord { name: "far".into(), not_available: Some("apt-get install far".into()), ..case("far", 0.0) };
+        let far = CaseRecord {
+            name: "far".into(),
+            not_available: Some("apt-get install far".into()),
+            ..case("far", 0.0)
+        };
         let far = CaseRecord { medians: vec![], curves: vec![], samples: vec![], ..far };
         let verdict = Verdict {
             says: "<it> waits".into(),
@@ -270,7 +284,9 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_by_itself() {
         let page = html::page(&record());
-        for expected in ["shown", "&lt;it&gt; waits", "99 ± 0.25", "apt-get install far", "a &lt;ring&gt;", "ping PEER"] {
+        for expected in
+            ["shown", "&lt;it&gt; waits", "99 ± 0.25", "apt-get install far", "a &lt;ring&gt;", "ping PEER"]
+        {
             assert!(page.contains(expected), "{expected} is missing");
         }
         let verdict = page.find("&lt;it&gt; waits").unwrap();
@@ -289,7 +305,10 @@ mod tests {
         let page = write(&record(), &folder).unwrap();
         assert!(page.ends_with("report.html") && page.is_file());
         let markdown = fs::read_to_string(folder.join("report.md")).unwrap();
-        assert!(markdown.contains("| ping p99, ms | 99 ± 0.25 | 1.50 ± 0.25 | not available here |"), "{markdown}");
+        assert!(
+            markdown.contains("| ping p99, ms | 99 ± 0.25 | 1.50 ± 0.25 | not available here |"),
+            "{markdown}"
+        );
         assert!(markdown.contains("try-tap-ping-be.svg") && folder.join("try-tap-ping-be.svg").is_file());
         let json: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();

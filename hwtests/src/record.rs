@@ -159,7 +159,8 @@ impl Environment {
             memory_mib: memory.unwrap_or(0) >> 10,
             load_before: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
             virtual_machine: read("/proc/cpuinfo").contains("hypervisor"),
-            tools: [version("iperf3", &["--version"]), version("ping", &["-V"]), version("ip", &["-V"])].into(),
+            tools: [version("iperf3", &["--version"]), version("ping", &["-V"]), version("ip", &["-V"])]
+                .into(),
         }
     }
 }

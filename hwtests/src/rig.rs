@@ -295,6 +295,9 @@ mod tests {
     #[test]
     fn an_unknown_rig_is_answered_with_the_known_ones() {
         let error = find(&folder(None).unwrap(), "tape").unwrap_err().to_string();
-        assert!(error.contains("\"tape\"") && error.contains("qemu-igb") && error.contains("tap,"), "{error}");
+        assert!(
+            error.contains("\"tape\"") && error.contains("qemu-igb") && error.contains("tap,"),
+            "{error}"
+        );
     }
 }

@@ -69,8 +69,8 @@ pub enum With {
     },
     /// `dpdk-testpmd`, which does not shape: the bare wire.
     Testpmd,
-    /// The kernel's own discipline (a line of tc) in User-Mode Linux, on the same traffic.
-    Kernel(&'static str),
+    /// The kernel's own discipline in User-Mode Linux, on the same traffic: arguments of `tc`, DEV for the interface.
+    Kernel(&'static [&'static str]),
     /// Something that this machine can never have by itself: why, and how to get it.
     Absent(&'static str),
 }
@@ -230,7 +230,7 @@ impl With {
             Self::Weir { up, down } if up == down => format!("weir, both ways {{ {up} }}"),
             Self::Weir { up, down } => format!("weir, up {{ {up} }}, down {{ {down} }}"),
             Self::Testpmd => "dpdk-testpmd, io mode: not shaped".into(),
-            Self::Kernel(tc) => format!("User-Mode Linux, tc qdisc {tc}"),
+            Self::Kernel(tc) => format!("User-Mode Linux, both ends: tc {}", tc.join("; tc ")),
             Self::Absent(_) => "not run".into(),
         }
     }

@@ -41,11 +41,16 @@ impl Probes {
     /// Ends them.
     pub fn stop(self) -> Result<Answers> {
         let stop = |(class, pinger): (Class, Pinger)| Ok((class, pinger.stop()?));
-        self.0.into_iter().map(stop).collect::<Result<_>>().map(Answers)
+        self.0.into_iter().map(stop).collect::<Result<_>>().map(Answers::new)
     }
 }
 
 impl Answers {
+    /// Of each class.
+    pub fn new(classes: Vec<(Class, Vec<Sample>)>) -> Self {
+        Self(classes)
+    }
+
     /// Round trips of requests sent within `span` (seconds since 1970), ms.
     pub fn within(&self, class: &str, span: &Range<f64>) -> Vec<f64> {
         self.points(class, span).into_iter().map(|(_, rtt)| rtt).collect()

@@ -86,7 +86,12 @@ fn details(page: &mut String, experiment: &Experiment) {
     }
     page.push_str("</div>\n<details><summary>Settings, commands, counters</summary>\n");
     for case in &experiment.cases {
-        let _ = writeln!(page, "<h3>{}</h3>\n<p><code>{}</code></p>", escape(&case.label), escape(&case.settings));
+        let _ = writeln!(
+            page,
+            "<h3>{}</h3>\n<p><code>{}</code></p>",
+            escape(&case.label),
+            escape(&case.settings)
+        );
         for remark in remarks(case) {
             let _ = writeln!(page, "<p>{}</p>", escape(&remark));
         }

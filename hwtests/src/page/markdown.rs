@@ -54,8 +54,16 @@ fn table(text: &mut String, experiment: &Experiment) {
 }
 
 fn details(page: &mut String, experiment: &Experiment) {
-    let _ = writeln!(page, "\n## {} on {}: more\n\n{}\n", experiment.scenario, experiment.rig.name, experiment.about);
-    let _ = writeln!(page, "{} s each, {} repeats. This rig can't show:\n", experiment.seconds, experiment.repeats);
+    let _ = writeln!(
+        page,
+        "\n## {} on {}: more\n\n{}\n",
+        experiment.scenario, experiment.rig.name, experiment.about
+    );
+    let _ = writeln!(
+        page,
+        "{} s each, {} repeats. This rig can't show:\n",
+        experiment.seconds, experiment.repeats
+    );
     for blind in &experiment.rig.cannot_show {
         let _ = writeln!(page, "* {blind}");
     }

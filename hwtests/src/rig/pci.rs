@@ -337,6 +337,8 @@ mod tests {
         let device = fake.root.join("devices").join(PORT);
         symlink("../bond0", device.join("net/eth7/master")).unwrap();
         assert_eq!(enslaved(&device, "eth7").unwrap(), "is part of bond0");
-        assert!(fake.bus().check_free("0000:99:00.0", &[]).unwrap_err().to_string().contains("no PCI device"));
+        assert!(
+            fake.bus().check_free("0000:99:00.0", &[]).unwrap_err().to_string().contains("no PCI device")
+        );
     }
 }

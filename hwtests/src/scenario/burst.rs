@@ -78,12 +78,19 @@ fn burst(run: &Run<'_>, bed: &Bed, frames: u32) -> Result<Vec<Sample>> {
 
 fn bars(rig: &Rig) -> Vec<Bar> {
     let wire = 256.0 * 1514.0 * 8.0 / (f64::from(rig.bandwidth_mbit) * 1e3);
-    let bar = |case, value, sense, bound, says: String| Bar { case, value, sense, bound, is: Is::Promise, says };
+    let bar =
+        |case, value, sense, bound, says: String| Bar { case, value, sense, bound, is: Is::Promise, says };
     ["fq_codel", "cake"]
         .into_iter()
         .flat_map(|case| {
             [
-                bar(case, "lost_64", Sense::AtMost, Bound::Fixed(0.0), "64 frames at once are queued, not lost".into()),
+                bar(
+                    case,
+                    "lost_64",
+                    Sense::AtMost,
+                    Bound::Fixed(0.0),
+                    "64 frames at once are queued, not lost".into(),
+                ),
                 bar(
                     case,
                     "drain_256",

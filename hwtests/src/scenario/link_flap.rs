@@ -72,7 +72,9 @@ fn measure(run: &mut Run<'_>) -> Result<Measured> {
         let points = stream.iter().map(|second| (second.at, second.rate / 1e6)).collect();
         measured.curves.push(Curve { plot: &RATE, label: format!("stream {}", at + 1), points });
     }
-    measured.commands.push("ip link set INTERFACE down; sleep 1; ip link set INTERFACE up (at the receiver)".into());
+    measured
+        .commands
+        .push("ip link set INTERFACE down; sleep 1; ip link set INTERFACE up (at the receiver)".into());
     Ok(measured)
 }
 
@@ -81,7 +83,8 @@ fn link(bed: &Bed, state: &str) -> Result<()> {
 }
 
 fn bars(_: &Rig) -> Vec<Bar> {
-    let bar = |case| Bar {
+    let bar = |case| {
+        Bar {
         case,
         value: "back_worst",
         sense: Sense::AtMost,
@@ -90,6 +93,7 @@ fn bars(_: &Rig) -> Vec<Bar> {
         says: "pings are back within 1.5 s of the link (weir looks at links every 100 ms, neighbours are asked for anew \
                each second)"
             .into(),
+    }
     };
     vec![bar("fq_codel"), bar("cake")]
 }

@@ -77,7 +77,13 @@ fn bars(_: &Rig) -> Vec<Bar> {
         .flat_map(|case| {
             let goodput = Bound::Times(0.97, "fifo", "tcp_16");
             [
-                bar(case, "tcp_1", Sense::AtLeast, goodput, "one stream fills the link as sixteen fill a FIFO"),
+                bar(
+                    case,
+                    "tcp_1",
+                    Sense::AtLeast,
+                    goodput,
+                    "one stream fills the link as sixteen fill a FIFO",
+                ),
                 bar(case, "jain_16", Sense::AtLeast, Bound::Fixed(0.99), "sixteen streams share alike"),
             ]
         })

@@ -22,7 +22,8 @@ fn all(rigs: &[Rig], weir: &Path) -> String {
     let mut text = "Scenarios (hwtests list SCENARIO for its cases):\n".to_owned();
     for scenario in scenario::all() {
         let kinds: Vec<_> = scenario.kinds.iter().map(ToString::to_string).collect();
-        let _ = writeln!(text, "  {:<20}{}\n{:22}on {}", scenario.name, scenario.summary, "", kinds.join(", "));
+        let _ =
+            writeln!(text, "  {:<20}{}\n{:22}on {}", scenario.name, scenario.summary, "", kinds.join(", "));
     }
     text.push_str("\nRigs:\n");
     for rig in rigs {
@@ -50,7 +51,8 @@ fn one(scenario: &Scenario, rigs: &[Rig], weir: &Path) -> String {
     );
     for rig in rigs.iter().filter(|rig| scenario.kinds.contains(&rig.kind)) {
         let cases = (scenario.cases)(rig);
-        let minutes = f64::from((scenario.takes)(scenario.seconds) * scenario.repeats) * cases.len() as f64 / 60.0;
+        let minutes =
+            f64::from((scenario.takes)(scenario.seconds) * scenario.repeats) * cases.len() as f64 / 60.0;
         let _ = writeln!(text, "\nOn {} (about {minutes:.0} min):", rig.name);
         for what in missing(scenario, rig, weir) {
             let _ = writeln!(text, "  can't run here: {what}");

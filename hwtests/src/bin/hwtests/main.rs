@@ -88,7 +88,8 @@ fn run(pairs: &[(&'static Scenario, Rig)], settings: &Settings) -> Result<()> {
 }
 
 fn report(finished: Vec<Finished>, environment: Environment, settings: &Settings) -> Result<()> {
-    let (mut figures, mut experiments, mut repeats) = (Vec::new(), Vec::new(), std::collections::BTreeMap::new());
+    let (mut figures, mut experiments, mut repeats) =
+        (Vec::new(), Vec::new(), std::collections::BTreeMap::new());
     for one in finished {
         figures.extend(one.figures);
         experiments.push(one.experiment);
@@ -97,7 +98,9 @@ fn report(finished: Vec<Finished>, environment: Environment, settings: &Settings
     let record = Record { report: Report::new(figures)?, environment, repeats, experiments };
     let path = page::write(&record, &settings.out)?;
     let text = match settings.json {
-        true => fs::read_to_string(settings.out.join("result.json")).context("cannot read result.json again")?,
+        true => {
+            fs::read_to_string(settings.out.join("result.json")).context("cannot read result.json again")?
+        }
         false => format!("{}\n{}\n", page::text(&record), path.display()),
     };
     print(&text);
