@@ -252,7 +252,8 @@ impl RuntimeFolder {
         Self::of(&instance())
     }
 
-    fn of(prefix: &str) -> Self {
+    /// Of the file prefix that a program is given.
+    pub fn of(prefix: &str) -> Self {
         Self(Path::new("/run/dpdk").join(prefix))
     }
 }

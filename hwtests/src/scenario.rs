@@ -9,6 +9,7 @@ pub mod link_flap;
 pub mod rate_steps;
 pub mod soak;
 pub mod tcp_nup;
+pub mod throughput;
 
 use std::path::Path;
 
@@ -67,6 +68,8 @@ pub enum With {
         /// From b to a.
         down: String,
     },
+    /// Nothing between the two ends.
+    Bare,
     /// `dpdk-testpmd`, which does not shape: the bare wire.
     Testpmd,
     /// The kernel's own discipline in User-Mode Linux, on the same traffic: arguments of `tc`, DEV for the interface.
@@ -217,7 +220,7 @@ impl With {
             (!has_program(program)).then(|| format!("no program {program}: apt-get install {package}"))
         };
         match self {
-            Self::Weir { .. } => None,
+            Self::Weir { .. } | Self::Bare => None,
             Self::Testpmd => absent("dpdk-testpmd", "dpdk"),
             Self::Kernel(_) => absent("linux.uml", "user-mode-linux"),
             Self::Absent(why) => Some((*why).to_owned()),
@@ -229,6 +232,7 @@ impl With {
         match self {
             Self::Weir { up, down } if up == down => format!("weir, both ways {{ {up} }}"),
             Self::Weir { up, down } => format!("weir, up {{ {up} }}, down {{ {down} }}"),
+            Self::Bare => "nothing in between".into(),
             Self::Testpmd => "dpdk-testpmd, io mode: not shaped".into(),
             Self::Kernel(tc) => format!("User-Mode Linux, both ends: tc {}", tc.join("; tc ")),
             Self::Absent(_) => "not run".into(),
@@ -283,6 +287,7 @@ pub fn all() -> Vec<&'static Scenario> {
     vec![
         &latency::SCENARIO,
         &tcp_nup::SCENARIO,
+        &throughput::SCENARIO,
         &burst::SCENARIO,
         &rate_steps::SCENARIO,
         &link_flap::SCENARIO,

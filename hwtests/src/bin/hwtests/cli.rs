@@ -53,6 +53,19 @@ pub(crate) enum Command {
         /// After.
         b: PathBuf,
     },
+    /// What `throughput` runs in a process of its own: one EAL, one search for each size.
+    #[command(hide = true)]
+    RingTrial {
+        /// Keys of weir's direction; the bare rings without.
+        #[arg(long)]
+        keys: Option<String>,
+        /// Frame sizes with FCS, 0 for IMIX.
+        #[arg(long)]
+        size: Vec<u32>,
+        /// Length of a trial.
+        #[arg(long, default_value_t = 1000)]
+        trial_ms: u64,
+    },
 }
 
 /// How to run.

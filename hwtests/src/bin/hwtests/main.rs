@@ -20,7 +20,7 @@ use hwtests::record::{Environment, Record};
 use hwtests::report::Report;
 use hwtests::rig::{self, Rig};
 use hwtests::scenario::{self, Scenario};
-use hwtests::{compare, page};
+use hwtests::{compare, page, ring};
 
 use crate::cli::{Choice, Cli, Command, Settings};
 
@@ -42,6 +42,10 @@ fn hwtests(cli: &Cli) -> Result<()> {
             run(&[(scenario, rig)], settings)
         }
         Command::All { settings } => run(&everything(cli, settings)?, settings),
+        Command::RingTrial { keys, size, trial_ms } => {
+            let interrupt = Interrupt::install()?;
+            ring::run(keys.as_deref(), size, *trial_ms, &interrupt, |line| print(&format!("{line}\n")))
+        }
         Command::Compare { a, b } => {
             print(&compare::compare(a, b)?);
             Ok(())
