@@ -66,27 +66,30 @@ pub fn svg(frame: &Frame, lines: &[Line]) -> String {
 /// The chart as a file of its own.
 pub fn file(frame: &Frame, lines: &[Line]) -> String {
     let svg = svg(frame, lines);
-    svg.replacen(">\n", &format!(">\n<style>{}{BACKGROUND}</style>\n", style()), 1)
+    let paper = format!("<rect class=\"paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>");
+    svg.replacen(">\n", &format!(">\n<style>{}</style>\n{paper}\n", style()), 1)
 }
 
 /// The style sheet of all charts.
 pub fn style() -> String {
-    let palette = |dark: bool| {
-        let colour = |(at, (light, dim)): (usize, &(&str, &str))| {
-            format!("--s{at}:{};", if dark { dim } else { light })
-        };
-        COLOURS.iter().enumerate().map(colour).collect::<String>()
-    };
-    let series: String = (0..COLOURS.len())
-        .map(|at| format!(".chart .s{at}{{stroke:var(--s{at})}}.chart .f{at}{{fill:var(--s{at})}}"))
+    format!("{}@media(prefers-color-scheme:dark){{{}}}{SHAPES}", colours(&LIGHT, 0), colours(&DARK, 1))
+}
+
+/// Plain colours, as not every viewer of a file knows variables; the page has them as variables too.
+fn colours(paper: &Paper, scheme: usize) -> String {
+    let Paper { ink, grey, line, paper } = paper;
+    let series: String = COLOURS
+        .iter()
+        .enumerate()
+        .map(|(at, pair)| {
+            let colour = pair[scheme];
+            format!(".chart .s{at}{{stroke:{colour}}}.chart .f{at}{{fill:{colour}}}")
+        })
         .collect();
     format!(
-        ":root{{--ink:#22262b;--grey:#6b727a;--line:#dfe3e7;--paper:#fff;{}}}\
-         @media(prefers-color-scheme:dark){{:root{{--ink:#e6e8ea;--grey:#9aa2aa;--line:#343a40;--paper:#16191c;{}}}}}\
-         .chart text{{font:11px sans-serif;fill:var(--grey)}}.chart .title{{font-weight:bold;fill:var(--ink)}}\
-         .chart polyline{{fill:none;stroke-width:1.3;stroke-opacity:.85}}.chart path{{stroke:var(--line);fill:none}}{series}",
-        palette(false),
-        palette(true)
+        ":root{{--ink:{ink};--grey:{grey};--line:{line};--paper:{paper};--good:{};--bad:{}}}\
+         .chart text{{fill:{grey}}}.chart .title{{fill:{ink}}}.chart path{{stroke:{line}}}.chart .paper{{fill:{paper}}}{series}",
+        COLOURS[2][scheme], COLOURS[0][scheme]
     )
 }
 
@@ -237,17 +240,29 @@ const TICKS: f64 = 7.0;
 /// More would not be seen at this width.
 const POINTS: usize = 600;
 /// On light and on dark paper (after Okabe and Ito, told apart by colour-blind readers too).
-pub const COLOURS: [(&str, &str); 8] = [
-    ("#c0392b", "#ff7b6b"),
-    ("#0072b2", "#5db4ec"),
-    ("#00805a", "#35c79a"),
-    ("#8e44ad", "#c48ae0"),
-    ("#b36b00", "#f0a93a"),
-    ("#5c646c", "#aab2ba"),
-    ("#a3346f", "#ee82bb"),
-    ("#2f6f6f", "#6cc3c3"),
+const COLOURS: [[&str; 2]; 8] = [
+    ["#c0392b", "#ff7b6b"],
+    ["#0072b2", "#5db4ec"],
+    ["#00805a", "#35c79a"],
+    ["#8e44ad", "#c48ae0"],
+    ["#b36b00", "#f0a93a"],
+    ["#5c646c", "#aab2ba"],
+    ["#a3346f", "#ee82bb"],
+    ["#2f6f6f", "#6cc3c3"],
 ];
-const BACKGROUND: &str = "svg{background:var(--paper)}";
+
+/// What is not of a case.
+struct Paper {
+    ink: &'static str,
+    grey: &'static str,
+    line: &'static str,
+    paper: &'static str,
+}
+
+const LIGHT: Paper = Paper { ink: "#22262b", grey: "#5f666e", line: "#dfe3e7", paper: "#ffffff" };
+const DARK: Paper = Paper { ink: "#e6e8ea", grey: "#9aa2aa", line: "#343a40", paper: "#16191c" };
+const SHAPES: &str = ".chart text{font:11px sans-serif}.chart .title{font-weight:bold}\
+    .chart polyline{fill:none;stroke-width:1.3;stroke-opacity:.85}.chart path{fill:none}";
 
 #[cfg(test)]
 mod tests {

@@ -55,6 +55,8 @@ pub struct Counters {
     pub drops: u64,
     /// Packets marked CE.
     pub marks: u64,
+    /// Packets that wait.
+    pub backlog: u64,
     /// Packets lost before they reached a queue.
     pub missed: u64,
     /// Gaps between two polls of more than 1 ms.
@@ -195,6 +197,7 @@ struct Port {
 #[derive(Deserialize)]
 struct Direction {
     dropped: Count,
+    backlog: Count,
     qdisc: BTreeMap<String, u64>,
     /// Of cake; no other discipline has any.
     tins: Vec<Tin>,
@@ -236,6 +239,7 @@ fn parse_counters(show: &str) -> Result<Counters> {
     Ok(Counters {
         drops: directions().map(|direction| direction.dropped.packets).sum(),
         marks: directions().map(Direction::marks).sum(),
+        backlog: directions().map(|direction| direction.backlog.packets).sum(),
         missed: ports.map(|port| port.imissed + port.rx_nombuf).sum(),
         poll_gaps: show.workers.iter().map(|worker| worker.poll_gaps.over_1ms).sum(),
         poll_gap_max_us: show.workers.iter().map(|worker| worker.poll_gaps.max_us).max().unwrap_or(0),
@@ -277,12 +281,13 @@ mod tests {
         let show = r#"{"name": "x", "links": [{"name": "demo",
             "a": {"imissed": 1, "rx_nombuf": 2, "mtu": 1500}, "b": {"imissed": 0, "rx_nombuf": 4},
             "directions": [
-                {"direction": "up", "dropped": {"packets": 10, "bytes": 1}, "qdisc": {"ecn_mark": 3, "maxpacket": 9}, "tins": []},
-                {"direction": "down", "dropped": {"packets": 20, "bytes": 2}, "qdisc": {},
+                {"direction": "up", "dropped": {"packets": 10, "bytes": 1}, "backlog": {"packets": 2}, "qdisc": {"ecn_mark": 3, "maxpacket": 9}, "tins": []},
+                {"direction": "down", "dropped": {"packets": 20, "bytes": 2}, "backlog": {"packets": 3}, "qdisc": {},
                  "tins": [{"name": "Bulk", "ecn_mark": 1}, {"name": "Voice", "ecn_mark": 4}]}]}],
             "workers": [{"lcore": 1, "poll_gaps": {"over_50us": 9, "over_1ms": 5, "max_us": 1700, "total_us": 4}},
                         {"lcore": 2, "poll_gaps": {"over_50us": 9, "over_1ms": 1, "max_us": 900, "total_us": 4}}]}"#;
-        let expected = Counters { drops: 30, marks: 8, missed: 7, poll_gaps: 6, poll_gap_max_us: 1700 };
+        let expected =
+            Counters { drops: 30, marks: 8, backlog: 5, missed: 7, poll_gaps: 6, poll_gap_max_us: 1700 };
         assert_eq!(parse_counters(show).unwrap(), expected);
         assert!(parse_counters(r#"{"links": [{}], "workers": []}"#).is_err());
     }

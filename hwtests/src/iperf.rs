@@ -85,7 +85,7 @@ impl Transfer {
         seconds: u32,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        let arguments = format!("--udp --length 1400 --bitrate {bits_per_second} --time {seconds}");
+        let arguments = format!("--udp --length {DATAGRAM} --bitrate {bits_per_second} --time {seconds}");
         Self::begin(from, to, &arguments, interrupt)
     }
 
@@ -219,6 +219,9 @@ fn seconds_of(intervals: &[Interval], stream: usize) -> Vec<Second> {
     };
     spans.filter(|span| !span.omitted).map(second).collect()
 }
+
+/// Payload of a UDP flow's datagrams, bytes: with all headers a frame of 1442.
+pub const DATAGRAM: u32 = 1400;
 
 #[cfg(test)]
 mod tests {

@@ -46,13 +46,12 @@ struct Chart {
     lines: Vec<Line>,
 }
 
-/// All charts of an experiment, in order: where labels are few (classes of pings) one for each with a line per case,
-/// where they are many (streams) one for each case.
+/// All charts of an experiment, in order.
 fn charts(experiment: &Experiment) -> Vec<Chart> {
     let mut charts = Vec::new();
     for plot in plots(experiment) {
         let labels = labels(experiment, plot);
-        if labels.len() <= FEW {
+        if !plot.by_case {
             for label in &labels {
                 let pick = |case: &CaseRecord| {
                     lines_of(case, plot).into_iter().filter(|(of, _)| of == label).collect()
@@ -214,9 +213,6 @@ fn remarks(case: &CaseRecord) -> Vec<String> {
     absent.chain(failed).chain(case.notes.iter().cloned()).chain(counters).collect()
 }
 
-/// As many labels get a chart each.
-const FEW: usize = 5;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,8 +222,8 @@ mod tests {
     use crate::scenario::{Curve, Is, Samples};
     use std::collections::BTreeMap;
 
-    static TIME: Plot = Plot { name: "ping", title: "Ping", x: "s", y: "ms", log: true };
-    static SHARE: Plot = Plot { name: "cdf", title: "Share", x: "ms", y: "share", log: true };
+    static TIME: Plot = Plot { name: "ping", title: "Ping", x: "s", y: "ms", log: true, by_case: false };
+    static SHARE: Plot = Plot { name: "cdf", title: "Share", x: "ms", y: "share", log: true, by_case: false };
 
     fn record() -> Record {
         let text = "name = \"tap\"\nkind = \"tap\"\nsummary = \"s\"\ncannot-show = [\"a <ring>\"]\n[needs]\n";

@@ -163,6 +163,8 @@ pub struct Plot {
     pub y: &'static str,
     /// The axis of the measured value is logarithmic.
     pub log: bool,
+    /// A chart for each case with a line per label; else one for each label with a line per case.
+    pub by_case: bool,
 }
 
 /// Something that must come out.

@@ -120,8 +120,8 @@ body{font:15px/1.5 sans-serif;color:var(--ink);background:var(--paper);max-width
 h1{margin-bottom:0}.where,small{color:var(--grey)}.verdicts{list-style:none;padding:0}\
 .verdicts li{padding:.3em .6em;margin:.2em 0;border-left:5px solid var(--grey)}\
 .verdicts b{display:inline-block;min-width:6.5em}\
-.good{border-color:var(--s2)!important}.good b{color:var(--s2)}.bad{border-color:var(--s0)!important}\
-.bad,.bad b{color:var(--s0)}li.bad{color:inherit}\
+.good{border-color:var(--good)!important}.good b{color:var(--good)}.bad{border-color:var(--bad)!important}\
+.bad,.bad b{color:var(--bad)}li.bad{color:inherit}\
 .wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.25em .7em;border-bottom:1px solid var(--line)}\
 td{text-align:right;font-variant-numeric:tabular-nums}th{text-align:left}\
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(420px,1fr));gap:1em;margin:1em 0}\

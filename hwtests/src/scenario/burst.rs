@@ -114,4 +114,5 @@ static DRAIN: Plot = Plot {
     x: "round trip, ms",
     y: "share of frames",
     log: true,
+    by_case: false,
 };

@@ -153,6 +153,7 @@ pub static PING: Plot = Plot {
     x: "seconds since the load began",
     y: "ping, ms",
     log: true,
+    by_case: false,
 };
 /// Their distribution.
 pub static PING_CDF: Plot = Plot {
@@ -161,6 +162,7 @@ pub static PING_CDF: Plot = Plot {
     x: "ping, ms",
     y: "share of pings",
     log: true,
+    by_case: false,
 };
 /// Rates of streams.
 pub static RATE: Plot = Plot {
@@ -169,4 +171,5 @@ pub static RATE: Plot = Plot {
     x: "seconds since the load began",
     y: "Mbit/s",
     log: false,
+    by_case: true,
 };

@@ -32,10 +32,11 @@ fn measure(run: &mut Run<'_>) -> Result<Measured> {
     let bed = Bed::new(run, "link-down-hold = \"200ms\"\n")?;
     let probes = Probes::start(&bed, &[BEST_EFFORT], PING_INTERVAL)?;
     run.interrupt.sleep(SETTLE)?;
-    let load = Load { streams: STREAMS, seconds: run.seconds, omit: 0, congestion: CONGESTION };
+    let seconds = run.seconds.max(SHORTEST);
+    let load = Load { streams: STREAMS, seconds, omit: 0, congestion: CONGESTION };
     let mut transfer = Transfer::start(bed.host(0), bed.host(1), load, run.interrupt)?;
     let began = unix_seconds();
-    let quarter = Duration::from_secs(run.seconds.into()) / (FLAPS + 1);
+    let quarter = Duration::from_secs(seconds.into()) / (FLAPS + 1);
     let mut ups = Vec::new();
     for flap in 1..=FLAPS {
         run.interrupt.sleep(quarter.saturating_sub(DOWN))?;
@@ -100,5 +101,7 @@ fn bars(_: &Rig) -> Vec<Bar> {
 
 const STREAMS: u32 = 4;
 const FLAPS: u32 = 3;
+/// Seconds that hold three flaps with some time between them.
+const SHORTEST: u32 = 8;
 const DOWN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);

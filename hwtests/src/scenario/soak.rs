@@ -88,4 +88,5 @@ static DRIFT: Plot = Plot {
     x: "seconds since the load began",
     y: "ms",
     log: false,
+    by_case: false,
 };

@@ -18,9 +18,9 @@ pub static SCENARIO: Scenario = Scenario {
             difference of the times per packet. Trials are short (RFC 2544 asks for 60 s), and their clock stands \
             while other work has the CPU: the share of it is the row \"away\".",
     kinds: &[Kind::Ring],
-    seconds: 1,
+    seconds: 3,
     repeats: 2,
-    takes: |seconds| SIZES.len() as u32 * (7 * seconds + 1),
+    takes: |seconds| SIZES.len() as u32 * (seconds + 1),
     cases,
     measure,
     bars: |_: &Rig| Vec::<Bar>::new(),
@@ -42,7 +42,7 @@ fn cases(_: &Rig) -> Vec<Case> {
 fn measure(run: &mut Run<'_>) -> Result<Measured> {
     let own = std::env::current_exe().context("cannot find this binary")?;
     let mut trial = command(own);
-    trial.args(["ring-trial", "--trial-ms", &(run.seconds * 1_000).to_string()]);
+    trial.args(["ring-trial", "--trial-ms", &(run.seconds * 1_000 / TRIALS).to_string()]);
     trial.args(SIZES.iter().flat_map(|size| ["--size".to_owned(), size.to_string()]));
     if let With::Weir { up, .. } = &run.case.with {
         trial.args(["--keys", up]);
@@ -82,4 +82,6 @@ fn measure(run: &mut Run<'_>) -> Result<Measured> {
 
 /// RFC 2544 section 9.1, one jumbo frame, and the mix.
 const SIZES: [u32; 9] = [64, 128, 256, 512, 1024, 1280, 1518, 9000, IMIX];
+/// That a search takes, about: `--seconds` are those of one size.
+const TRIALS: u32 = 6;
 const PATIENCE: Duration = Duration::from_secs(60);

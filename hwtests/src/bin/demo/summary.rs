@@ -144,6 +144,7 @@ impl Totals {
             counters: runs.iter().filter_map(|run| run.counters).reduce(|all, run| Counters {
                 drops: all.drops + run.drops,
                 marks: all.marks + run.marks,
+                backlog: run.backlog,
                 missed: all.missed + run.missed,
                 poll_gaps: all.poll_gaps + run.poll_gaps,
                 poll_gap_max_us: all.poll_gap_max_us.max(run.poll_gap_max_us),
