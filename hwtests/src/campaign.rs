@@ -160,10 +160,18 @@ impl Turns<'_> {
             repeat + 1
         );
         let progress = &mut *self.progress;
-        progress.stage(&head);
+        let mut stage = String::new();
         let mut say = |what: &str| {
             let left = end.saturating_duration_since(now()).as_secs();
-            progress.tick(&format!("{head}: {what}; about {}:{:02} left", left / 60, left % 60));
+            let line = format!("{head}: {what}; about {}:{:02} left", left / 60, left % 60);
+            // Where nobody watches, figures that change are printed now and then, a new stage always.
+            let words: String = what.chars().filter(|letter| letter.is_alphabetic()).collect();
+            if words == stage {
+                progress.tick(&line)
+            } else {
+                progress.stage(&line)
+            }
+            stage = words;
         };
         let mut run = Run {
             rig: self.rig,

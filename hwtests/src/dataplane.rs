@@ -1,5 +1,7 @@
 //! weir's own loop inside this process: a direction made from the keys that a file would have.
 
+use std::os::unix::process::parent_id;
+
 use anyhow::{Context, Result, anyhow};
 use config::model;
 use dpdk::{Eal, EalConfig, RxQueue, TxQueue};
@@ -40,12 +42,13 @@ pub fn direction(rx: RxQueue, tx: TxQueue, keys: &model::Direction, mtu: u16) ->
     Ok(Direction::new(rx, tx, classifier, egress, settings))
 }
 
-/// The EAL of a rig without hugepages, its lcores as given (`--lcores`).
+/// The EAL of a rig without hugepages, its lcores as given (`--lcores`), in a process of its own; its runtime folder is
+/// named after the process that started it.
 ///
 /// # Errors
 /// What DPDK refuses.
 pub fn eal(lcores: &str) -> Result<Eal> {
-    let prefix = format!("hwtests-rig-{}", std::process::id());
+    let prefix = format!("hwtests-rig-{}", parent_id());
     let arguments =
         ["--no-huge", "-m", "512", "--no-shconf", "--no-pci", "--no-telemetry", "--lcores", lcores];
     let config = arguments.iter().fold(EalConfig::new(prefix), |config, argument| config.arg(*argument));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Bar, Case, Measured, Run, Scenario, With};
 use crate::clock::now;
+use crate::forwarder::RuntimeFolder;
 use crate::process::{Process, Signal, command, typed};
 use crate::rig::{Kind, Rig};
 use crate::ring::{Found, IMIX};
@@ -49,6 +50,7 @@ fn measure(run: &mut Run<'_>) -> Result<Measured> {
     }
     let mut measured = Measured { commands: vec![typed(&trial)], ..Measured::default() };
     let log = run.folder.join(format!("{}.log", run.case.name));
+    let _runtime = RuntimeFolder::of(&format!("hwtests-rig-{}", std::process::id()));
     let mut trial = Process::spawn("the ring rig", &mut trial, Some(&log))?;
     let end = now() + Duration::from_secs(u64::from((SCENARIO.takes)(run.seconds))) + PATIENCE;
     let mut found = Vec::new();
