@@ -118,6 +118,31 @@ impl SuperPacket {
         self.transport == Transport::Tcp && self.frame[self.transport_at + 13] & flags != 0
     }
 
+    /// VLAN tags of the outer Ethernet header.
+    pub fn tags(&self) -> usize {
+        let ethertype = |at: usize| u16::from_be_bytes([self.frame[at], self.frame[at + 1]]);
+        (0..2).take_while(|tag| TPIDS.contains(&ethertype(12 + 4 * tag))).count()
+    }
+
+    /// Where the innermost IP header starts.
+    pub fn network_at(&self) -> usize {
+        self.tunnel.map_or(14 + 4 * self.tags(), |tunnel| tunnel.network_at)
+    }
+
+    /// Length of the innermost IP header with its options or extensions.
+    pub fn network_len(&self) -> usize {
+        self.transport_at - self.network_at()
+    }
+
+    /// Adds the length of transport header and payload to the sum of the pseudo header: DPDK leaves it out of what is
+    /// to be cut, a `virtio_net_hdr` wants it in.
+    pub fn add_length_to_checksum(&mut self) {
+        let len = (self.frame.len() - self.transport_at) as u16;
+        let at = self.transport_at + self.checksum_offset();
+        let total = sum(&[&self.frame[at..at + 2], &len.to_be_bytes()].concat());
+        self.frame[at..at + 2].copy_from_slice(&total.to_be_bytes());
+    }
+
     fn checksum_offset(&self) -> usize {
         if self.transport == Transport::Tcp { 16 } else { 6 }
     }
@@ -315,7 +340,7 @@ impl Draw {
 
     /// Ethernet, with a tag, two or none.
     fn ethernet(&mut self, packet: &mut SuperPacket, ipv6: bool) {
-        let tags: &[u16] = self.one_of(&[&[], &[], &[0x8100], &[0x88a8, 0x8100], &[0x8100, 0x8100]]);
+        let tags: &[u16] = self.one_of(&[&[], &[], &[VLAN], &[QINQ, VLAN], &[VLAN, VLAN]]);
         let mut header = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         for tag in tags {
             header.extend(tag.to_be_bytes());
@@ -368,6 +393,11 @@ fn sum(bytes: &[u8]) -> u16 {
     }
     sum as u16
 }
+
+/// IEEE 802.1Q, customer and service tag.
+const VLAN: u16 = 0x8100;
+const QINQ: u16 = 0x88a8;
+const TPIDS: [u16; 2] = [VLAN, QINQ];
 
 /// Flags of TCP (RFC 9293, 3.1).
 pub const FIN: u8 = 0x01;

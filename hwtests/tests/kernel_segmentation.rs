@@ -15,20 +15,20 @@ use std::time::Duration;
 use hwtests::clock::Interrupt;
 use hwtests::netns::Netns;
 use hwtests::process::{require, require_root, run};
-use hwtests::super_packet::{Draw, RST, SYN, Shape, SuperPacket, URG};
+use hwtests::super_packet::{CWR, Draw, ECE, FIN, PSH, RST, SYN, Shape, SuperPacket, Transport, URG, Vxlan};
 use hwtests::tap::{Tap, VNET_HEADER_LEN};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
-use shaper::gso::{Checksums, Ids, Plan, Refusal, Request};
+use shaper::gso::{Checksums, Cut, Ids, Plan, Refusal, Request, Tunnel};
 use shaper::wire::checksum::Sum;
 
 type Frames = Vec<Vec<u8>>;
+type FramesOf = fn(&SuperPacket) -> Result<Frames, Refusal>;
+type Feature = (&'static str, fn(&SuperPacket) -> bool);
 
 #[test]
 fn every_super_packet_is_cut_as_the_kernel_cuts_it() {
     let mut rig = Rig::new("p");
-    let frames = compare(&mut rig, Shape::Plain, Draw::new(1));
-    rig.assert_the_veth_carried_all();
-    say(&format!("{PACKETS} super-packets, {frames} frames: the same"));
+    compare(&mut rig, Shape::Plain, Draw::new(1), FEATURES_OF_PLAIN);
 }
 
 #[test]
@@ -39,9 +39,7 @@ fn every_super_packet_in_vxlan_is_cut_as_the_kernel_cuts_it() {
         say("VXLAN, like all other tunnels, is covered by the property tests in shaper::gso alone");
         return;
     }
-    let frames = compare(&mut rig, Shape::Vxlan, Draw::new(2));
-    rig.assert_the_veth_carried_all();
-    say(&format!("{PACKETS} super-packets in VXLAN, {frames} frames: the same"));
+    compare(&mut rig, Shape::Vxlan, Draw::new(2), FEATURES_OF_VXLAN);
     say(
         "NOT COMPARED: GRE, IPIP, 6in4, PPPoE, MPLS. A virtio_net_hdr cannot tell of them; shaper::gso has property tests",
     );
@@ -55,7 +53,10 @@ fn weir_differs_where_it_means_to_and_as_it_means_to() {
         for number in 0..PACKETS_OF_AN_EXCEPTION {
             let packet = draw.packet(*shape);
             let kernel = rig.frames_of(&packet);
-            assert!(holds(&packet, &kernel, &cut(&packet, 1)), "{what}: no longer so of {shape:?} {number}");
+            assert!(
+                holds(&packet, &kernel, &frames_of(&packet, 1)),
+                "{what}: no longer so of {shape:?} {number}"
+            );
         }
         say(&format!("{PACKETS_OF_AN_EXCEPTION} super-packets differ: {what}"));
     }
@@ -102,53 +103,92 @@ const EXCEPTIONS: &[Exception] = &[
 ];
 
 /// All ways to cut that there are; each must give the frames that the kernel gives.
-const CUTTERS: &[(&str, fn(&SuperPacket) -> Result<Frames, Refusal>)] = &[
-    ("a segment a piece", |packet| cut(packet, 1)),
-    ("2 segments a piece, cut again", |packet| cut_twice(packet, 2)),
-    ("8 segments a piece, cut again", |packet| cut_twice(packet, 8)),
-    ("whole, cut again", |packet| cut_twice(packet, u16::MAX)),
+const CUTTERS: &[(&str, FramesOf)] = &[
+    ("a segment a piece", |packet| frames_of(packet, 1)),
+    ("2 segments a piece, cut again", |packet| frames_of_pieces_of(packet, 2)),
+    ("8 segments a piece, cut again", |packet| frames_of_pieces_of(packet, 8)),
+    ("whole, cut again", |packet| frames_of_pieces_of(packet, u16::MAX)),
 ];
 
-/// Has packets of one shape cut by the kernel and by every cutter; the number of frames that the kernel made.
-fn compare(rig: &mut Rig, shape: Shape, mut draw: Draw) -> usize {
-    let (mut frames, mut differences) = (0, Vec::new());
-    for number in 0..PACKETS {
-        let packet = draw.packet(shape);
-        let kernel = rig.frames_of(&packet);
+/// What must occur often enough among the packets of every shape.
+const FEATURES: &[Feature] = &[
+    ("IPv4", |packet| !packet.ipv6),
+    ("IPv6", |packet| packet.ipv6),
+    ("TCP", |packet| packet.transport == Transport::Tcp),
+    ("UDP", |packet| packet.transport == Transport::Udp),
+    ("one tag", |packet| packet.tags() == 1),
+    ("two tags", |packet| packet.tags() == 2),
+    ("IPv4 options", |packet| !packet.ipv6 && packet.network_len() > 20),
+    ("IPv6 extensions", |packet| packet.ipv6 && packet.network_len() > 40),
+    ("DF", |packet| !packet.ipv6 && packet.frame[packet.network_at() + 6] & 0x40 != 0),
+    ("no DF", |packet| !packet.ipv6 && packet.frame[packet.network_at() + 6] & 0x40 == 0),
+    ("id wraps", |packet| !packet.ipv6 && packet.frame[packet.network_at() + 4..][..2] == [0xff; 2]),
+    ("TCP options", |packet| {
+        packet.transport == Transport::Tcp && packet.payload_at > packet.transport_at + 20
+    }),
+    ("PSH", |packet| packet.has_flag(PSH)),
+    ("FIN", |packet| packet.has_flag(FIN)),
+    ("ECE", |packet| packet.has_flag(ECE)),
+    ("CWR", |packet| packet.has_flag(CWR)),
+    ("odd size", |packet| packet.gso_size % 2 == 1),
+    ("odd length", |packet| packet.payload_len() % 2 == 1),
+];
+const FEATURES_OF_PLAIN: &[Feature] = &[("checksum alone", |packet| packet.gso_size == 0)];
+const FEATURES_OF_VXLAN: &[Feature] = &[
+    ("IPv4 outside", |packet| packet.tunnel.is_some_and(|tunnel| !tunnel.ipv6)),
+    ("IPv6 outside", |packet| packet.tunnel.is_some_and(|tunnel| tunnel.ipv6)),
+    ("checksum outside", |packet| packet.tunnel.is_some_and(|tunnel| tunnel.summed)),
+    ("no checksum outside", |packet| packet.tunnel.is_some_and(|tunnel| !tunnel.summed)),
+];
+
+/// Has packets of one shape cut by the kernel and by every cutter, and says what they were.
+fn compare(rig: &mut Rig, shape: Shape, mut draw: Draw, features: &[Feature]) {
+    let packets: Vec<_> = (0..PACKETS).map(|_| draw.packet(shape)).collect();
+    let (mut frames, mut zero_sums, mut left_to_nic, mut differences) = (0, 0, 0, Vec::new());
+    for (number, packet) in packets.iter().enumerate() {
+        let kernel = rig.frames_of(packet);
         frames += kernel.len();
-        for (name, cutter) in CUTTERS {
-            let difference = match cutter(&packet) {
-                Ok(weir) => difference(&kernel, &weir),
-                Err(refusal) => Some(format!("refused: {}", refusal.name())),
-            };
-            differences.extend(difference.map(|what| format!("packet {number}, {name}: {what}\n{packet}")));
+        let udp = packet.transport == Transport::Udp;
+        zero_sums += usize::from(udp && kernel[0][packet.transport_at + 6..][..2] == [0xff; 2]);
+        let mut all: Vec<_> = CUTTERS.iter().map(|(name, cutter)| (*name, cutter(packet))).collect();
+        if let Some(by_nic) = frames_of_nic(rig, packet, 4) {
+            left_to_nic += 1;
+            all.push(("4 segments a piece, left to a NIC", Ok(by_nic)));
+        }
+        for (name, weir) in all {
+            let what =
+                weir.map_or_else(|refusal| Some(format!("{refusal:?}")), |weir| difference(&kernel, &weir));
+            differences.extend(what.map(|what| format!("packet {number}, {name}: {what}\n{packet}")));
         }
     }
     let shown = differences.iter().take(5).cloned().collect::<Vec<_>>().join("\n");
     assert!(differences.is_empty(), "{} differences, the first:\n{shown}", differences.len());
-    frames
+    rig.assert_the_veth_carried_all();
+    let counts = FEATURES
+        .iter()
+        .chain(features)
+        .map(|(name, has)| (*name, packets.iter().filter(|packet| has(packet)).count()));
+    let counts: Vec<_> = counts
+        .chain([("UDP checksum that adds up to zero", zero_sums), ("left to a NIC", left_to_nic)])
+        .collect();
+    let seldom: Vec<_> = counts.iter().filter(|(_, count)| *count < PACKETS / 50).collect();
+    assert!(seldom.is_empty(), "too few to show anything: {seldom:?}");
+    let counts = counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ");
+    say(&format!("{PACKETS} super-packets ({shape:?}) became the same {frames} frames: {counts}"));
 }
 
 /// Where the two differ first.
 fn difference(kernel: &Frames, weir: &Frames) -> Option<String> {
-    for (index, (kernel, weir)) in kernel.iter().zip(weir).enumerate() {
-        if kernel != weir {
-            let at = kernel.iter().zip(weir).take_while(|(kernel, weir)| kernel == weir).count();
-            let show = |frame: &[u8]| {
-                format!(
-                    "{:02x?} of {} bytes",
-                    frame.iter().skip(at).take(16).collect::<Vec<_>>(),
-                    frame.len()
-                )
-            };
-            return Some(format!(
-                "frame {index} from byte {at}: kernel {}, weir {}",
-                show(kernel),
-                show(weir)
-            ));
-        }
-    }
-    (kernel.len() != weir.len()).then(|| format!("kernel {} frames, weir {}", kernel.len(), weir.len()))
+    let differ = |(kernel, weir): (&Vec<u8>, &Vec<u8>)| kernel != weir;
+    let Some(index) = kernel.iter().zip(weir).position(differ) else {
+        let counts = (kernel.len(), weir.len());
+        return (counts.0 != counts.1).then(|| format!("kernel {} frames, weir {}", counts.0, counts.1));
+    };
+    let (kernel, weir) = (&kernel[index], &weir[index]);
+    let at = kernel.iter().zip(weir).take_while(|(kernel, weir)| kernel == weir).count();
+    let show =
+        |frame: &[u8]| format!("{:02x?}… of {} bytes", &frame[at..frame.len().min(at + 16)], frame.len());
+    Some(format!("frame {index} from byte {at}: kernel {}, weir {}", show(kernel), show(weir)))
 }
 
 /// Flags, checksum and pointer blanked.
@@ -159,34 +199,65 @@ fn without_urgency(frame: &[u8], transport_at: usize) -> Vec<u8> {
     frame
 }
 
-fn cut(packet: &SuperPacket, segs_per_piece: u16) -> Result<Frames, Refusal> {
-    // A frame that lacks but its checksum is a single segment.
-    let size = if packet.gso_size == 0 { packet.payload_len() as u16 } else { packet.gso_size };
-    pieces(&packet.frame, size, segs_per_piece)
-}
-
-fn cut_twice(packet: &SuperPacket, segs_per_piece: u16) -> Result<Frames, Refusal> {
-    let pieces = cut(packet, segs_per_piece)?;
-    let again = pieces.iter().map(|piece| {
-        let piece = SuperPacket { frame: piece.clone(), ..packet.clone() };
-        cut(&piece, 1)
-    });
-    Ok(again.collect::<Result<Vec<_>, _>>()?.concat())
-}
-
-fn pieces(frame: &[u8], gso_size: u16, segs_per_piece: u16) -> Result<Frames, Refusal> {
-    let request = Request { mtu: MTU, gso_size, ids: Ids::Increment };
-    let plan = Plan::new(frame, frame.len() as u32, &request)?;
-    let plan = plan.with_segs_per_piece(NonZeroU16::new(segs_per_piece).unwrap());
-    let piece = |(index, cut): (usize, shaper::gso::Cut)| {
-        let payload = &frame[cut.payload.start as usize..cut.payload.end as usize];
-        let mut piece = vec![0; plan.header_len().into()];
-        let sum = Checksums::Software(Sum::default().bytes(payload));
-        plan.write(index as u16, sum, &mut piece).unwrap();
-        piece.extend(payload);
-        piece
+/// What weir makes of it.
+fn frames_of(packet: &SuperPacket, segs_per_piece: u16) -> Result<Frames, Refusal> {
+    let plan = plan(packet, segs_per_piece)?;
+    let piece = |(index, cut): (usize, Cut)| {
+        let payload = &packet.frame[cut.payload.start as usize..cut.payload.end as usize];
+        written(&plan, index, payload, Checksums::Software(Sum::default().bytes(payload)))
     };
     Ok(plan.cuts().enumerate().map(piece).collect())
+}
+
+/// What weir makes of the pieces that it makes.
+fn frames_of_pieces_of(packet: &SuperPacket, segs_per_piece: u16) -> Result<Frames, Refusal> {
+    let pieces = frames_of(packet, segs_per_piece)?.into_iter();
+    let again: Result<Vec<_>, _> =
+        pieces.map(|frame| frames_of(&SuperPacket { frame, ..packet.clone() }, 1)).collect();
+    Ok(again?.concat())
+}
+
+/// What a NIC makes of pieces that weir leaves to it, with the kernel for a NIC; none if weir would not.
+fn frames_of_nic(rig: &mut Rig, packet: &SuperPacket, segs_per_piece: u16) -> Option<Frames> {
+    let plan = plan(packet, segs_per_piece).ok()?;
+    let nic = plan.offload().filter(|offload| offload.segmentation)?;
+    let outer_len = usize::from(nic.outer_l2_len + nic.outer_l3_len);
+    let network_at = outer_len + usize::from(nic.l2_len);
+    let transport_at = network_at + usize::from(nic.l3_len);
+    let vxlan = Vxlan { ipv6: !nic.outer_ipv4, summed: false, udp_at: outer_len, network_at };
+    let mut frames = Vec::new();
+    for (index, cut) in plan.cuts().enumerate() {
+        let payload = &packet.frame[cut.payload.start as usize..cut.payload.end as usize];
+        let mut piece = SuperPacket {
+            frame: written(&plan, index, payload, Checksums::Offload),
+            transport: packet.transport,
+            ipv6: !nic.ipv4,
+            gso_size: cut.gso_size,
+            transport_at,
+            payload_at: transport_at + usize::from(nic.l4_len),
+            tunnel: (nic.tunnel == Tunnel::Vxlan).then_some(vxlan),
+        };
+        if cut.segs > 1 {
+            piece.add_length_to_checksum();
+        }
+        frames.extend(rig.frames_of(&piece));
+    }
+    Some(frames)
+}
+
+fn plan(packet: &SuperPacket, segs_per_piece: u16) -> Result<Plan<'_>, Refusal> {
+    // A frame that lacks but its checksum is a single segment.
+    let gso_size = if packet.gso_size == 0 { packet.payload_len() as u16 } else { packet.gso_size };
+    let request = Request { mtu: MTU, gso_size, ids: Ids::Increment };
+    let plan = Plan::new(&packet.frame, packet.frame.len() as u32, &request)?;
+    Ok(plan.with_segs_per_piece(NonZeroU16::new(segs_per_piece).unwrap()))
+}
+
+fn written(plan: &Plan<'_>, index: usize, payload: &[u8], checksums: Checksums) -> Vec<u8> {
+    let mut piece = vec![0; plan.header_len().into()];
+    plan.write(index as u16, checksums, &mut piece).unwrap();
+    piece.extend(payload);
+    piece
 }
 
 /// The kernel's way: a TAP, a veth pair and another TAP in a namespace that goes with them.
@@ -267,7 +338,8 @@ fn marker(number: u32) -> Vec<u8> {
 
 /// Past the test runner, which keeps what a passing test prints.
 fn say(line: &str) {
-    writeln!(stderr(), "kernel segmentation: {line}").unwrap();
+    let mut runner = stderr().lock();
+    writeln!(runner, "kernel segmentation: {line}").unwrap();
 }
 
 /// Of each shape; a few hundred take about a second.
