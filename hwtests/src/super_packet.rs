@@ -80,30 +80,33 @@ struct Network {
 impl SuperPacket {
     /// The header that tells a TAP of the marks.
     pub fn vnet_header(&self) -> [u8; VNET_HEADER_LEN] {
+        let mut flags = F_NEEDS_CSUM;
         let mut gso_type = match (self.gso_size, self.transport, self.ipv6) {
-            (0, ..) => 0,
-            (_, Transport::Udp, _) => 5,
-            (_, Transport::Tcp, false) => 1,
-            (_, Transport::Tcp, true) => 4,
+            (0, ..) => GSO_NONE,
+            (_, Transport::Udp, _) => GSO_UDP_L4,
+            (_, Transport::Tcp, false) => GSO_TCPV4,
+            (_, Transport::Tcp, true) => GSO_TCPV6,
         };
-        if gso_type != 0 && self.has_flag(CWR) {
-            gso_type |= 0x80;
-        }
-        let mut flags = 1;
         let (mut udp_at, mut network_at) = (0, 0);
-        if let Some(tunnel) = self.tunnel.filter(|_| gso_type != 0) {
-            gso_type |= if tunnel.ipv6 { 0x40 } else { 0x20 };
-            flags |= if tunnel.summed { 8 } else { 0 };
-            (udp_at, network_at) = (tunnel.udp_at, tunnel.network_at);
+        if gso_type != GSO_NONE {
+            gso_type |= if self.has_flag(CWR) { GSO_ECN } else { 0 };
+            if let Some(tunnel) = self.tunnel {
+                gso_type |= if tunnel.ipv6 { GSO_UDP_TUNNEL_IPV6 } else { GSO_UDP_TUNNEL_IPV4 };
+                flags |= if tunnel.summed { F_UDP_TUNNEL_CSUM } else { 0 };
+                (udp_at, network_at) = (tunnel.udp_at, tunnel.network_at);
+            }
         }
-        let words = [self.payload_at, self.gso_size.into(), self.transport_at, self.checksum_offset()]
-            .into_iter()
-            .chain([0; 5])
-            .chain([udp_at, network_at]);
         let mut header = [0; VNET_HEADER_LEN];
         (header[0], header[1]) = (flags, gso_type);
-        for (field, word) in header[2..].chunks_exact_mut(2).zip(words) {
-            field.copy_from_slice(&(word as u16).to_le_bytes());
+        for (at, word) in [
+            (2, self.payload_at),
+            (4, self.gso_size.into()),
+            (6, self.transport_at),
+            (8, self.checksum_offset()),
+            (20, udp_at),
+            (22, network_at),
+        ] {
+            header[at..at + 2].copy_from_slice(&(word as u16).to_le_bytes());
         }
         header
     }
@@ -124,9 +127,14 @@ impl SuperPacket {
         (0..2).take_while(|tag| TPIDS.contains(&ethertype(12 + 4 * tag))).count()
     }
 
+    /// Where the outer IP header starts; without a tunnel the only one.
+    pub fn outer_network_at(&self) -> usize {
+        14 + 4 * self.tags()
+    }
+
     /// Where the innermost IP header starts.
     pub fn network_at(&self) -> usize {
-        self.tunnel.map_or(14 + 4 * self.tags(), |tunnel| tunnel.network_at)
+        self.tunnel.map_or(self.outer_network_at(), |tunnel| tunnel.network_at)
     }
 
     /// Length of the innermost IP header with its options or extensions.
@@ -398,6 +406,17 @@ fn sum(bytes: &[u8]) -> u16 {
 const VLAN: u16 = 0x8100;
 const QINQ: u16 = 0x88a8;
 const TPIDS: [u16; 2] = [VLAN, QINQ];
+
+/// `VIRTIO_NET_HDR_F_…` and `VIRTIO_NET_HDR_GSO_…`.
+const F_NEEDS_CSUM: u8 = 1;
+const F_UDP_TUNNEL_CSUM: u8 = 8;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_UDP_TUNNEL_IPV4: u8 = 0x20;
+const GSO_UDP_TUNNEL_IPV6: u8 = 0x40;
+const GSO_ECN: u8 = 0x80;
 
 /// Flags of TCP (RFC 9293, 3.1).
 pub const FIN: u8 = 0x01;
