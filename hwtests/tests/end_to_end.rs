@@ -591,7 +591,8 @@ impl Veth {
             .unwrap();
         let veth = Self { far, outside: outside.to_owned() };
         veth.far.take(&inside, address).unwrap();
-        run(Command::new("ip").args(["link", "set", outside, "up"])).unwrap();
+        // The kernel behind the end that weir drives may have an address of this network too, and must not answer for it.
+        run(Command::new("ip").args(["link", "set", outside, "arp", "off", "up"])).unwrap();
         for mut ethtool in [Command::new("ethtool"), veth.far.command("ethtool")] {
             let end = if ethtool.get_program() == "ethtool" { outside } else { &inside };
             run(ethtool.args(["-K", end, "tx", "off", "tso", "off", "gso", "off", "gro", "off"])).unwrap();
