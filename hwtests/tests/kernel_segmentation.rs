@@ -12,6 +12,7 @@ use std::num::NonZeroU16;
 use std::process::Command;
 use std::time::Duration;
 
+use anyhow::Result;
 use hwtests::clock::Interrupt;
 use hwtests::netns::Netns;
 use hwtests::process::{require, require_root, run};
@@ -285,7 +286,18 @@ impl Rig {
             .expect(
                 "the path needs a kernel with CONFIG_VETH, NET_SCH_INGRESS, NET_CLS_U32 and NET_ACT_MIRRED",
             );
-        Self { netns, into: into_tap, out: out_tap, tunnels, received: 0, markers: 0 }
+        let mut rig = Self { netns, into: into_tap, out: out_tap, tunnels, received: 0, markers: 0 };
+        rig.wait_for_the_path();
+        rig
+    }
+
+    /// The kernel drops what is sent until it has seen, in its own time, that an interface has come up.
+    fn wait_for_the_path(&mut self) {
+        let found = (0..200).any(|_| {
+            self.send_marker();
+            self.frames_before_the_marker(Duration::from_millis(50)).is_ok()
+        });
+        assert!(found, "no frame came through the kernel");
     }
 
     /// What the kernel makes of it: all that comes out before a marker that is sent after it.
@@ -293,15 +305,23 @@ impl Rig {
         self.into
             .send(&[&packet.vnet_header()[..], &packet.frame].concat())
             .unwrap_or_else(|error| panic!("{error:#}: {packet}"));
+        self.send_marker();
+        self.frames_before_the_marker(Duration::from_secs(10)).unwrap()
+    }
+
+    fn send_marker(&mut self) {
         self.markers += 1;
+        self.into.send(&[&[0; VNET_HEADER_LEN][..], &marker(self.markers)].concat()).unwrap();
+    }
+
+    fn frames_before_the_marker(&mut self, patience: Duration) -> Result<Frames> {
         let marker = marker(self.markers);
-        self.into.send(&[&[0; VNET_HEADER_LEN][..], &marker].concat()).unwrap();
         let mut frames = Vec::new();
         loop {
-            let frame = self.out.receive(Duration::from_secs(10)).unwrap();
+            let frame = self.out.receive(patience)?;
             self.received += frame.len();
             if frame == marker {
-                return frames;
+                return Ok(frames);
             }
             frames.push(frame.to_vec());
         }
