@@ -73,7 +73,7 @@ impl Builder<'_> {
         let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32))
             .recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new(self.secret), Wants::of(&plan.qdisc), &plan.rules);
-        let settings = Settings { mtu, link_down_hold: self.link.link_down_hold };
+        let settings = Settings { mtu, link_down_hold: self.link.link_down_hold, split: plan.split };
         Ok(Direction::new(rx, tx, classifier, egress, settings))
     }
 

@@ -12,6 +12,7 @@ use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::sojourn::Sojourn;
 use dpdk::{Mbuf, RxQueue, TxQueue};
+use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
 
 /// One direction at work.
@@ -22,6 +23,7 @@ pub struct Direction {
     sender: Sender,
     link: Link,
     link_down_hold: Duration,
+    split: Split,
     counters: Counters,
 }
 
@@ -32,6 +34,8 @@ pub struct Settings {
     pub mtu: u16,
     /// How long packets are kept for an egress link that is down.
     pub link_down_hold: Duration,
+    /// What becomes of super-packets.
+    pub split: Split,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,7 @@ impl Direction {
             sender: Sender::new(tx),
             link: Link::Up,
             link_down_hold: settings.link_down_hold,
+            split: settings.split,
             counters: Counters::default(),
         }
     }
@@ -107,6 +112,11 @@ impl Direction {
             (false, Link::Up) => self.link = Link::Down { since: None },
             (false, Link::Down { .. }) => {}
         }
+    }
+
+    /// Super-packets shall be cut another way from now on.
+    pub fn set_split(&mut self, split: Split) {
+        self.split = split;
     }
 
     /// Gives up every waiting packet, counted as `loss`.

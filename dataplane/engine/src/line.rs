@@ -15,6 +15,7 @@ use crate::sojourn::{Sojourn, Total};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxQueue};
+use shaper::gso::Split;
 use thiserror::Error;
 
 /// A running dataplane.
@@ -189,6 +190,12 @@ impl Line {
     pub fn fetch(&mut self) -> bool {
         self.workers.iter_mut().for_each(LineWorker::fetch);
         !self.workers.iter().any(|worker| worker.asked)
+    }
+
+    /// Has super-packets cut another way in one direction; `false` if its worker is stuck.
+    pub fn set_split(&self, place: Place, split: Split) -> bool {
+        let command = Command::Split { direction: place.direction, split };
+        self.workers.get(place.worker).is_some_and(|worker| worker.control.send(command).is_ok())
     }
 
     /// Whether a worker has ended by itself, which it never should.

@@ -4,6 +4,7 @@ use crate::pool::{self, PoolSum};
 use crate::worker::Poll;
 use dpdk::{EalError, LcoreError, MempoolError, PortError};
 use shaper::flow::rules::Rule;
+use shaper::gso::Split;
 use shaper::qdisc;
 use shaper::rate::{Overhead, RateError};
 use shaper::time::Duration;
@@ -52,6 +53,24 @@ pub struct PortPlan {
     pub rx_ring: u16,
     /// Transmit descriptors.
     pub tx_ring: u16,
+    /// Whether pieces of several segments leave whole, for the port to cut (`TCP_TSO`).
+    pub tso: Toggle,
+    /// Whether super-packets are asked for on receive (`TCP_LRO`).
+    pub lro: Toggle,
+}
+
+/// Whether to use something that the driver may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Toggle {
+    /// Where it is known to work. Segmentation by the port: where the driver offers it, no fault of
+    /// it is known and the check at start passes. Super-packets on receive: from virtio_user and
+    /// vhost, whose peer says itself how they are to be cut.
+    #[default]
+    Auto,
+    /// Where the driver offers it, whatever is known of it.
+    On,
+    /// Never.
+    Off,
 }
 
 /// One direction.
@@ -67,6 +86,10 @@ pub struct DirectionPlan {
     pub catch_up: Duration,
     /// What is said of packets by what they are, at most [`shaper::flow::rules::MAX_RULES`].
     pub rules: Vec<Rule>,
+    /// What becomes of super-packets; [`Split::AUTO`] unless told otherwise.
+    pub split: Split,
+    /// Merge the TCP segments of a receive burst into super-packets. Off unless asked for.
+    pub gro: bool,
 }
 
 /// Which direction of a link.

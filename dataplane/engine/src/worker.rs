@@ -145,6 +145,11 @@ impl Worker {
                     direction.set_link(up);
                 }
             }
+            Command::Split { direction, split } => {
+                if let Some(direction) = self.directions.get_mut(direction) {
+                    direction.set_split(split);
+                }
+            }
             Command::Stop => self.stopping = true,
         }
     }

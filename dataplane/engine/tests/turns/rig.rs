@@ -13,6 +13,7 @@ use engine::sojourn::Sojourn;
 use engine::worker::Worker;
 use shaper::flow::hash::FlowHasher;
 use shaper::flow::rules::Rule;
+use shaper::gso::Split;
 use shaper::qdisc::{Params, Qdisc, cake, fifo, fq_codel};
 use shaper::rate::{Limiter, Overhead};
 use shaper::rng::SplitMix;
@@ -245,7 +246,7 @@ impl Lane {
         let egress =
             Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&plan.qdisc), plan.rules);
-        let settings = Settings { mtu: MTU, link_down_hold: HOLD };
+        let settings = Settings { mtu: MTU, link_down_hold: HOLD, split: Split::AUTO };
         let direction = Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);
         let lane =
             Self { inlet, outlet, pool, fed: Tally::default(), taken: Tally::default(), missed: 0, ports };
