@@ -53,13 +53,20 @@ impl TxQueue {
     /// that does not fit into one buffer is freed and counted by [`TxQueue::unsendable`].
     #[inline]
     pub fn burst(&mut self, burst: &mut Burst) -> usize {
-        if !self.multi_segs {
-            self.join_segments(burst);
-        }
+        self.join(burst);
         let (port, queue) = (self.port, self.queue);
         // SAFETY: the port is started as long as `_device` is held, and only this handle sends on
         // the queue. The driver becomes the owner of as many mbufs as it returns.
         unsafe { burst.take(|first, n| dpdk_sys::shim_tx_burst(port, queue, first, n)) }
+    }
+
+    /// Copies packets of several segments together on a port without `MULTI_SEGS`, as
+    /// [`TxQueue::burst`] does.
+    #[inline]
+    pub fn join(&mut self, burst: &mut Burst) {
+        if !self.multi_segs {
+            self.join_segments(burst);
+        }
     }
 
     /// Lets the driver check the packets and do what it needs done to headers before
