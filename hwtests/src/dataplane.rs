@@ -38,7 +38,7 @@ pub fn direction(rx: RxQueue, tx: TxQueue, keys: &model::Direction, mtu: u16) ->
     let egress = Egress::new(qdisc, limiter, keys.overhead, SplitMix::new(SEEDS[0], SEEDS[1]))
         .recording(Sojourn::new(&keys.qdisc));
     let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&keys.qdisc), &keys.rules);
-    let settings = Settings { mtu, link_down_hold: HOLD };
+    let settings = Settings { mtu, link_down_hold: HOLD, split: keys.split };
     Ok(Direction::new(rx, tx, classifier, egress, settings))
 }
 

@@ -3,7 +3,9 @@
 //! The pieces that the binaries share: [`process`] and [`netns`] hold what must not outlive a run, [`forwarder`]
 //! starts the program under test, [`iperf`] and [`ping`] make traffic and read it back, [`stats`] sums it up,
 //! [`report`] and [`plot`] write it down. On them stand the scenarios of the `hwtests` binary: a [`rig`] from a file, a
-//! [`scenario`] on the [`bed`] that it makes, run in turns by [`campaign`], kept in a [`record`], read on a [`page`]. Everything here lives in real time; nothing depends on this crate.
+//! [`scenario`] on the [`bed`] that it makes, run in turns by [`campaign`], kept in a [`record`], read on a [`page`].
+//! [`tap`] and [`super_packet`] hand over super-packets as the kernel makes them. Everything here lives in real time;
+//! nothing depends on this crate.
 //!
 //! Contract: whatever a run makes in the system is owned by a value whose `Drop` takes it away again, and dies
 //! with its parent even where no `Drop` runs (see [`process`]).
@@ -28,5 +30,7 @@ pub mod rig;
 pub mod ring;
 pub mod scenario;
 pub mod stats;
+pub mod super_packet;
+pub mod tap;
 pub mod traffic;
 pub mod uml;

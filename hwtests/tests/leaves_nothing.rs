@@ -53,7 +53,7 @@ fn scenarios_on_every_rig_interrupted() {
         ("link-flap", "tap", "cake", "link down", Signal::HUP),
         ("throughput", "ring", "fq_codel", "sizes", Signal::INT),
     ] {
-        let arguments = ["run", scenario, "--rig", rig, "--case", case, "--seconds", "600"];
+        let arguments = ["run", scenario, "--rig", rig, "--case", case, "--seconds", "20"];
         let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
         run.wait_for(stage);
         run.signal(signal);
