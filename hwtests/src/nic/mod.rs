@@ -9,11 +9,11 @@
 //! *live* ([`live`]: a thread of its own, under the real clock). The pure model, without packets, is in `sim`.
 //!
 //! # Behind net_ring
-//! The port's ring is half of the card's: a frame stands in it until the card has a descriptor free, is then held by
-//! the card, and its buffer is freed, or the card's reference dropped, when its completion is told. Both halves
-//! together are [`Config::ring`]; the first is a quarter of it, of 63 to 1023 frames (see [`doorway`]), which is the
-//! most that weir can send between two steps. A frame of several buffers takes a descriptor for each in the card, one
-//! in the doorway.
+//! A frame stands in the port's own ring, the doorway, until the card has a descriptor free, is then held by the card,
+//! and its buffer is freed, or the card's reference dropped, when its completion is told. Both together are
+//! [`Config::ring`]: the port refuses frames when all of it is taken, and also those beyond the [`DOORWAY`] that it is
+//! offered between two steps. A frame of several buffers takes a descriptor for each in the card, one in the doorway.
+//! What stands in the doorway cannot leave, so a full ring sends like one of [`DOORWAY`] descriptors less.
 //!
 //! A frame counts as submitted when a step first finds it in the doorway. In lockstep, where a step follows each turn
 //! at the same time, that is when weir sent it; live it is later by up to the time between two steps.
@@ -43,6 +43,8 @@ pub struct Card {
     /// In the card, oldest first, with the time of submission; the first `left` are off the wire.
     held: VecDeque<(Instant, Mbuf)>,
     left: usize,
+    /// On the wire, of those held.
+    bytes: u64,
     segmenter: Segmenter,
     far: Far,
     arrivals: Arrivals,
@@ -61,14 +63,15 @@ impl Card {
             "card {name}: ring = {}, at least {SMALLEST_RING}",
             config.ring
         );
-        let ring = Ring::create(eal, &format!("{name}-tx"), doorway(config.ring) + 1)?;
+        let ring = Ring::create(eal, &format!("{name}-tx"), DOORWAY + 1)?;
         let arrivals = Arrivals::new(eal, name, &config, &far)?;
         let port = Ring::port(eal, name, arrivals.ring(), &ring)?;
         let card = Self {
-            nic: Nic::new(Config { ring: config.ring - ring.capacity(), ..config }),
+            nic: Nic::new(Config { ring: config.ring - DOORWAY, ..config }),
             doorway: Doorway::new(ring),
             held: VecDeque::with_capacity(config.ring as usize),
             left: 0,
+            bytes: 0,
             segmenter: Segmenter::default(),
             far,
             arrivals,
@@ -109,6 +112,11 @@ impl Card {
         self.doorway.len() + self.held.len()
     }
 
+    /// Bytes on the wire of frames in the card that it has not told complete.
+    pub const fn bytes_in_card(&self) -> u64 {
+        self.bytes
+    }
+
     /// What happened on the wire since [`Card::measure`].
     pub fn truth(&self) -> &Truth {
         &self.truth
@@ -126,7 +134,7 @@ impl Card {
 
     /// Frees what is told complete, after what has left the wire was handed to the far end.
     fn reap(&mut self, now: Instant) -> Result<()> {
-        let complete = self.nic.reap(now).frames as usize;
+        let reaped = self.nic.reap(now);
         let rate = self.nic.config().rate;
         for left in self.nic.left() {
             let Some((submitted, mbuf)) = self.held.get(self.left) else { break };
@@ -137,8 +145,9 @@ impl Card {
             }
             self.left += usize::from(ends);
         }
-        self.held.drain(..complete);
-        self.left -= complete;
+        self.held.drain(..reaped.frames as usize);
+        self.left -= reaped.frames as usize;
+        self.bytes -= u64::from(reaped.bytes);
         Ok(())
     }
 
@@ -153,18 +162,15 @@ impl Card {
             if self.nic.submit_tso(now, shape.frame, shape.segment).is_err() {
                 break;
             }
+            self.bytes += u64::from(shape.frame.bytes);
             self.held.extend(self.doorway.take());
         }
         self.held.len() - before
     }
 }
 
-/// Frames that stand in the port's ring of a card whose ring has `ring` descriptors in all.
-pub const fn doorway(ring: u32) -> u32 {
-    let quarter = if ring / 4 < 64 { 64 } else { ring / 4 };
-    let slots = if quarter > 1024 { 1024 } else { 1 << quarter.ilog2() };
-    slots - 1
-}
+/// Frames that the port's ring holds: one short of two bursts, which is what weir sends in a turn at most.
+pub const DOORWAY: u32 = 127;
 
-/// Descriptors that a ring has at least: less than a doorway and a burst cannot be told from no ring.
-pub const SMALLEST_RING: u32 = 128;
+/// Descriptors that a ring has at least: the doorway's, and a burst's or two.
+pub const SMALLEST_RING: u32 = 256;

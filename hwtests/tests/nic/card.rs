@@ -103,23 +103,23 @@ fn doorway_and_card_together_are_the_ring() {
         assert_eq!((taken, bench.out_at(50)), (ring as usize, ring));
         bench.finish();
     }
-    let refused = Card::behind_ring(&eal, "small", Config { ring: 127, ..card(GBIT) }, Far::Sink);
-    assert_eq!(refused.unwrap_err().to_string(), "card small: ring = 127, at least 128");
+    let refused = Card::behind_ring(&eal, "small", Config { ring: 255, ..card(GBIT) }, Far::Sink);
+    assert_eq!(refused.unwrap_err().to_string(), "card small: ring = 255, at least 256");
 }
 
 #[test]
 fn time_in_the_doorway_is_part_of_the_residence() {
     let eal = eal();
-    let mut bench = Bench::new(&eal, Config { ring: 128, ..card(GBIT) }, Far::Sink);
-    for micros in [0, 0, 5] {
-        bench.send(50);
+    let mut bench = Bench::new(&eal, Config { ring: 256, ..card(GBIT) }, Far::Sink);
+    for micros in [0, 0, 5, 5] {
+        bench.send(70);
         bench.card.step(at(micros)).unwrap();
     }
-    for turn in 0..200 {
+    for turn in 0..300 {
         bench.out_at(6 + 10 * turn);
     }
-    assert_eq!(bench.card.truth().frames(), 128);
-    assert_eq!(bench.card.truth().residence(100.0), Duration::from_micros(1_275));
+    assert_eq!(bench.card.truth().frames(), 256);
+    assert_eq!(bench.card.truth().residence(100.0), Duration::from_micros(2_555));
     bench.finish();
 }
 
