@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 
 use anyhow::{Context, Result};
-use dpdk::{Burst, Eal, Mbuf, Mempool, MempoolConfig, Ring};
+use dpdk::{Burst, Mbuf, Mempool, Ring, TxQueue};
 use shaper::time::{Duration, Instant};
 use sim::nic::{Config, Frame, Nic, on_wire};
 
@@ -21,10 +21,18 @@ pub enum Far {
     Tap(File),
 }
 
-/// The receiving side of a card: a wire, a ring of [`RX_RING`] descriptors, and its counters.
+/// Where the port receives from.
+#[derive(Debug)]
+pub(super) enum Inlet {
+    Ring(Ring),
+    /// The guest's receive ring.
+    Guest(TxQueue),
+}
+
+/// The receiving side of a card: a wire, the port's receive ring, and its counters.
 #[derive(Debug)]
 pub struct Arrivals {
-    ring: Ring,
+    inlet: Inlet,
     pool: Option<Mempool>,
     wire: Nic,
     on_wire: VecDeque<Mbuf>,
@@ -35,17 +43,10 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) fn new(eal: &Eal, name: &str, config: &Config, far: &Far) -> Result<Self> {
-        let ring = Ring::create(eal, &format!("{name}-rx"), RX_RING)?;
-        let pool = match far {
-            Far::Sink => None,
-            Far::Loopback | Far::Tap(_) => {
-                let buffers = MempoolConfig { cache: 0, ..MempoolConfig::new(format!("{name}-rx"), BUFFERS) };
-                Some(Mempool::create(eal, &buffers)?)
-            }
-        };
-        Ok(Self {
-            ring,
+    /// `pool` is for what comes in.
+    pub(super) fn new(inlet: Inlet, pool: Option<Mempool>, config: &Config) -> Self {
+        Self {
+            inlet,
             pool,
             wire: Nic::new(wire(config)),
             on_wire: VecDeque::with_capacity(ON_WIRE as usize),
@@ -53,7 +54,7 @@ impl Arrivals {
             received: 0,
             missed: 0,
             undelivered: 0,
-        })
+        }
     }
 
     /// Frames that came in.
@@ -69,11 +70,6 @@ impl Arrivals {
     /// Frames that left the wire and that the kernel did not take, its interface being down.
     pub const fn undelivered(&self) -> u64 {
         self.undelivered
-    }
-
-    /// What the port receives from.
-    pub(super) const fn ring(&self) -> &Ring {
-        &self.ring
     }
 
     pub(super) fn become_like(&mut self, now: Instant, config: &Config) {
@@ -131,7 +127,11 @@ impl Arrivals {
 
     fn put(&mut self, mbuf: Mbuf) {
         let mut burst = Burst::new();
-        let put = burst.push(mbuf).is_ok() && self.ring.enqueue(&mut burst) == 1;
+        let put = burst.push(mbuf).is_ok()
+            && match &mut self.inlet {
+                Inlet::Ring(ring) => ring.enqueue(&mut burst) == 1,
+                Inlet::Guest(queue) => queue.burst(&mut burst) == 1,
+            };
         *(if put { &mut self.received } else { &mut self.missed }) += 1;
     }
 }
@@ -148,10 +148,6 @@ fn wire(config: &Config) -> Config {
     }
 }
 
-/// Slots of the receive ring.
-pub const RX_RING: u32 = 1024;
-/// Buffers for it, and for a good many frames that weir queues.
-const BUFFERS: u32 = 16_383;
 /// Frames read from the kernel that are on their way: a burst, so that a fast wire does not wait for the next step.
 const ON_WIRE: u32 = 64;
 /// The longest frame that a TAP without offloads yields: MTU 65521 and tags.

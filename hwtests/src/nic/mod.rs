@@ -15,31 +15,42 @@
 //! offered between two steps. A frame of several buffers takes a descriptor for each in the card, one in the doorway.
 //! What stands in the doorway cannot leave, so a full ring sends like one of [`DOORWAY`] descriptors less.
 //!
-//! A frame counts as submitted when a step first finds it in the doorway. In lockstep, where a step follows each turn
-//! at the same time, that is when weir sent it; live it is later by up to the time between two steps.
+//! # Behind vhost-user
+//! The guest's ring is the card's, whatever [`Config::ring`] says. Frames stay in it, and their descriptors in use, until
+//! their completion is told; the card works on copies. Guest and card may be of one process or of two. In one, the card
+//! is made first, and closed last; all pools are made before the guest's port starts, in memory that cannot grow: what
+//! grows it later waits for an answer that the same process would have to give.
+//!
+//! # Time
+//! A frame counts as submitted when a step first finds it. In lockstep, where a step follows each turn at the same time,
+//! that is when weir sent it; live it is later by up to the time between two steps.
 
-mod doorway;
 mod far;
 mod frame;
+mod guest;
 pub mod live;
+mod source;
 mod truth;
 
 use std::collections::VecDeque;
+use std::path::Path;
 
 use anyhow::{Result, ensure};
-use doorway::Doorway;
-use dpdk::{Eal, Mbuf, Port, Ring};
+use dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, Ring};
+use far::Inlet;
 pub use far::{Arrivals, Far};
 use frame::Segmenter;
+use guest::Guest;
 use shaper::time::Instant;
 use sim::nic::{Config, Nic};
+use source::{Doorway, Source};
 pub use truth::{Span, Truth};
 
 /// A card with packets in it.
 #[derive(Debug)]
 pub struct Card {
     nic: Nic,
-    doorway: Doorway,
+    source: Source,
     /// In the card, oldest first, with the time of submission; the first `left` are off the wire.
     held: VecDeque<(Instant, Mbuf)>,
     left: usize,
@@ -63,21 +74,54 @@ impl Card {
             "card {name}: ring = {}, at least {SMALLEST_RING}",
             config.ring
         );
-        let ring = Ring::create(eal, &format!("{name}-tx"), DOORWAY + 1)?;
-        let arrivals = Arrivals::new(eal, name, &config, &far)?;
-        let port = Ring::port(eal, name, arrivals.ring(), &ring)?;
-        let card = Self {
-            nic: Nic::new(Config { ring: config.ring - DOORWAY, ..config }),
-            doorway: Doorway::new(ring),
-            held: VecDeque::with_capacity(config.ring as usize),
+        let sent = Ring::create(eal, &format!("{name}-tx"), DOORWAY + 1)?;
+        let received = Ring::create(eal, &format!("{name}-rx"), RX_RING)?;
+        let port = Ring::port(eal, name, &received, &sent)?;
+        let pool = if matches!(far, Far::Sink) { None } else { Some(pool(eal, name)?) };
+        let arrivals = Arrivals::new(Inlet::Ring(received), pool, &config);
+        let inside = Config { ring: config.ring - DOORWAY, ..config };
+        Ok((Self::new(Source::Doorway(Doorway::new(sent)), inside, far, arrivals), port))
+    }
+
+    /// Makes device `net_vhostNAME` and the card behind it, which listens at `socket` for a guest.
+    ///
+    /// # Errors
+    /// What DPDK refuses.
+    pub fn behind_vhost(eal: &Eal, name: &str, socket: &Path, config: Config, far: Far) -> Result<Self> {
+        let pool = pool(eal, name)?;
+        let (guest, tx) = Guest::listen(eal, name, socket, pool.clone())?;
+        let arrivals = Arrivals::new(Inlet::Guest(tx), Some(pool), &config);
+        let inside = Config { ring: UNBOUNDED, ..config };
+        Ok(Self::new(Source::Guest(guest), inside, far, arrivals))
+    }
+
+    fn new(source: Source, config: Config, far: Far, arrivals: Arrivals) -> Self {
+        Self {
+            nic: Nic::new(config),
+            source,
+            held: VecDeque::new(),
             left: 0,
             bytes: 0,
             segmenter: Segmenter::default(),
             far,
             arrivals,
             truth: Truth::new(Instant::ZERO),
-        };
-        Ok((card, port))
+        }
+    }
+
+    /// Closes the vhost port, if there is one. Ports of rings are their makers' to close.
+    ///
+    /// # Errors
+    /// What DPDK refuses.
+    pub fn close(self, eal: &Eal) -> Result<()> {
+        let Self { source, held, arrivals, .. } = self;
+        drop((held, arrivals));
+        if let Source::Guest(guest) = source {
+            let mut port = guest.into_port();
+            port.close()?;
+            eal.detach(port.name())?;
+        }
+        Ok(())
     }
 
     /// Does what is due by `now`: frees what is complete, takes up what was sent, brings in what has arrived. Returns
@@ -87,7 +131,7 @@ impl Card {
     /// What the far end cannot do.
     pub fn step(&mut self, now: Instant) -> Result<usize> {
         self.reap(now)?;
-        let taken = self.take(now);
+        let taken = self.take(now)?;
         Ok(taken + self.arrivals.bring(now, &mut self.far)?)
     }
 
@@ -109,7 +153,7 @@ impl Card {
 
     /// Frames that were sent and are not complete: in the doorway, in the ring, on the wire, reported to nobody.
     pub fn in_flight(&self) -> usize {
-        self.doorway.len() + self.held.len()
+        self.source.len() + self.held.len()
     }
 
     /// Bytes on the wire of frames in the card that it has not told complete.
@@ -145,32 +189,52 @@ impl Card {
             }
             self.left += usize::from(ends);
         }
+        self.source.complete(reaped.frames);
         self.held.drain(..reaped.frames as usize);
         self.left -= reaped.frames as usize;
         self.bytes -= u64::from(reaped.bytes);
         Ok(())
     }
 
-    /// Moves frames from the doorway into the card while there are descriptors.
-    fn take(&mut self, now: Instant) -> usize {
-        self.doorway.look(now);
+    /// Takes frames up while there are descriptors.
+    fn take(&mut self, now: Instant) -> Result<usize> {
+        if !self.source.look(now)? {
+            self.nic = Nic::new(*self.nic.config());
+            self.held.clear();
+            (self.left, self.bytes) = (0, 0);
+        }
         let before = self.held.len();
         while let room @ 1.. = self.nic.room()
-            && let Some(first) = self.doorway.first(room)
+            && let Some(first) = self.source.first(room)
         {
             let shape = frame::shape(first, self.nic.config().ring);
             if self.nic.submit_tso(now, shape.frame, shape.segment).is_err() {
                 break;
             }
             self.bytes += u64::from(shape.frame.bytes);
-            self.held.extend(self.doorway.take());
+            self.held.extend(self.source.take());
         }
-        self.held.len() - before
+        Ok(self.held.len() - before)
     }
+}
+
+/// Buffers for what comes in and for copies of what a guest sends.
+fn pool(eal: &Eal, name: &str) -> Result<Mempool> {
+    let config = MempoolConfig { cache: 0, ..MempoolConfig::new(format!("{name}-nic"), BUFFERS) };
+    Ok(Mempool::create(eal, &config)?)
 }
 
 /// Frames that the port's ring holds: one short of two bursts, which is what weir sends in a turn at most.
 pub const DOORWAY: u32 = 127;
 
+/// Slots of the receive ring of a port of rings.
+pub const RX_RING: u32 = 1_024;
+
 /// Descriptors that a ring has at least: the doorway's, and a burst's or two.
 pub const SMALLEST_RING: u32 = 256;
+
+/// A guest's ring of 64 KB frames, 512 of them, or full rings of ordinary ones.
+const BUFFERS: u32 = 16_383;
+
+/// More descriptors than any guest has.
+const UNBOUNDED: u32 = 1 << 30;

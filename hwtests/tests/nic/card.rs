@@ -215,12 +215,12 @@ fn the_kernel_is_at_the_far_end() {
 }
 
 /// 1226 bytes take 10 us with preamble, FCS and gap at 1 Gbit/s.
-fn frame(seed: u8) -> Vec<u8> {
+pub fn frame(seed: u8) -> Vec<u8> {
     (0..1_226_u32).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
 /// A frame of TCP with timestamps, sequence number 0; its checksums are left to the card.
-fn tcp(payload: u16) -> Vec<u8> {
+pub fn tcp(payload: u16) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((52 + payload).to_be_bytes());
     frame.extend([0, 7, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
@@ -238,7 +238,7 @@ fn sum(bytes: &[u8]) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-fn at(micros: u64) -> Instant {
+pub fn at(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1_000)
 }
 

@@ -4,3 +4,4 @@
 mod card;
 mod rig;
 mod ungoverned;
+mod vhost;
