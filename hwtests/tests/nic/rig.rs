@@ -3,12 +3,14 @@
 use dpdk::testing::TestEal;
 use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::classify::{Classifier, Wants};
+use engine::clock::Clock;
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::mailbox::{self, Control};
 use engine::pool;
 use engine::worker::Worker;
-use hwtests::nic::{Card, Far};
+use hwtests::nic::live::{self, Gaps};
+use hwtests::nic::{Card, Far, Span};
 use shaper::flow::hash::FlowHasher;
 use shaper::qdisc::{Params, Qdisc, cake};
 use shaper::rate::Overhead;
@@ -16,18 +18,24 @@ use shaper::rng::{Rng, SplitMix};
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
 use sim::nic::Config;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 
-/// cake without a rate, always backlogged with full frames of four flows, in front of a card.
+/// Weir in front of a card, in lockstep.
 pub struct Rig<'a> {
     eal: &'a TestEal,
-    pub worker: Worker,
+    pub weir: Weir,
     pub card: Card,
     pub now: Instant,
-    inlet: Ring,
-    pool: Mempool,
     ports: Vec<Port>,
     rng: SplitMix,
+}
+
+/// cake without a rate, always backlogged with full frames of four flows.
+pub struct Weir {
+    pub worker: Worker,
+    inlet: Ring,
+    pool: Mempool,
     fed: u32,
     _control: Control,
 }
@@ -53,18 +61,9 @@ impl<'a> Rig<'a> {
         }
         let direction = direction(rx.swap_remove(0), tx.pop().unwrap());
         let (control, mailbox) = mailbox::pair();
-        Self {
-            eal,
-            worker: Worker::new(vec![direction], mailbox),
-            card,
-            now: Instant::ZERO,
-            inlet,
-            pool,
-            ports,
-            rng: SplitMix::new(7, 11),
-            fed: 0,
-            _control: control,
-        }
+        let worker = Worker::new(vec![direction], mailbox);
+        let weir = Weir { worker, inlet, pool, fed: 0, _control: control };
+        Self { eal, weir, card, now: Instant::ZERO, ports, rng: SplitMix::new(7, 11) }
     }
 
     /// Turns for a span, polled every 2 to 8 us.
@@ -78,8 +77,7 @@ impl<'a> Rig<'a> {
 
     /// One turn of the worker and one step of the card, with a backlog before it.
     pub fn step(&mut self) {
-        self.feed();
-        self.worker.turn(self.now);
+        self.weir.turn(self.now);
         self.card.step(self.now).unwrap();
     }
 
@@ -88,28 +86,76 @@ impl<'a> Rig<'a> {
         self.card.measure(self.now);
     }
 
+    /// Runs under the real clock, the card in a thread of its own; what happens in the first of the two spans is not
+    /// measured. Returns when either thread was away, and the time at the end.
+    pub fn live(self, warm_up: Duration, span: Duration) -> (Self, Live) {
+        let Self { eal, mut weir, card, ports, rng, .. } = self;
+        let (mut clock, its_clock) = (Clock::start(eal), Clock::start(eal));
+        let (from, until) = (clock.now() + warm_up, clock.now() + warm_up + span);
+        let stop = AtomicBool::new(false);
+        let mut gaps = Gaps::default();
+        let (card, its_gaps, now) = thread::scope(|scope| {
+            let card = scope.spawn(|| live::run(card, its_clock, from, &stop));
+            let _stop = StopAtEnd(&stop);
+            let mut now = clock.now();
+            while now < until && !card.is_finished() {
+                gaps.poll(now);
+                weir.turn(now);
+                now = clock.now();
+            }
+            drop(_stop);
+            let (card, its_gaps) = card.join().unwrap().unwrap();
+            (card, its_gaps, now)
+        });
+        let away = gaps.either(&its_gaps).into_iter().filter(|gap| gap.end > from);
+        let away = away.map(|gap| gap.start.max(from)..gap.end).collect();
+        (Self { eal, weir, card, now, ports, rng }, Live { away, span: now.since(from) })
+    }
+
     /// Gives up what waits, lets the card send what it has, and asserts that every mbuf is back.
     pub fn finish(mut self) {
-        self.worker.flush();
-        let end = self.now + Duration::from_millis(10_000);
-        for _ in 0..100_000 {
-            self.card.step(self.now.max(end)).unwrap();
+        self.weir.worker.flush();
+        for _ in 0..1_000 {
             self.now += Duration::from_millis(1_000);
-            if self.card.in_flight() == 0 {
-                break;
-            }
+            self.card.step(self.now).unwrap();
         }
         assert_eq!(self.card.in_flight(), 0);
-        drop(self.worker);
+        let Weir { worker, inlet, pool, .. } = self.weir;
+        drop(worker);
         let mut burst = Burst::new();
-        while self.inlet.dequeue(&mut burst) > 0 {
+        while inlet.dequeue(&mut burst) > 0 {
             burst.clear();
         }
-        assert_eq!(self.pool.in_use(), 0, "mbufs are missing from the pool");
+        assert_eq!(pool.in_use(), 0, "mbufs are missing from the pool");
         for port in &mut self.ports {
             port.close().unwrap();
             self.eal.detach(port.name()).unwrap();
         }
+    }
+}
+
+/// What a live run came to.
+pub struct Live {
+    /// When one of the two threads was away.
+    pub away: Vec<Span>,
+    /// How long was measured.
+    pub span: Duration,
+}
+
+/// A thread that waits for the flag must not be left waiting by a panic.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Weir {
+    /// A turn with a backlog before it.
+    pub fn turn(&mut self, now: Instant) {
+        self.feed();
+        self.worker.turn(now);
     }
 
     /// Keeps the backlog standing.
