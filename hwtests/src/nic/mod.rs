@@ -42,6 +42,7 @@ pub use far::{Arrivals, Far};
 use frame::Segmenter;
 use guest::Guest;
 use shaper::time::Instant;
+use shaper::units::Rate;
 use sim::nic::{Config, Nic};
 use source::{Doorway, Source};
 pub use truth::{Span, Truth};
@@ -149,6 +150,11 @@ impl Card {
     /// The card itself, for pauses, stalls, link flaps and descriptor status.
     pub fn nic(&mut self) -> &mut Nic {
         &mut self.nic
+    }
+
+    /// Rate of its wire.
+    pub fn rate(&self) -> Rate {
+        self.nic.config().rate
     }
 
     /// Frames that were sent and are not complete: in the doorway, in the ring, on the wire, reported to nobody.

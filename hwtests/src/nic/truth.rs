@@ -65,17 +65,12 @@ impl Truth {
     /// How long the wire was idle between frames, without the times that overlap one of `gaps`, which are in order and
     /// apart.
     pub fn idle_outside(&self, gaps: &[Span]) -> Duration {
-        let mut gaps = gaps.iter().peekable();
-        let mut idle = Duration::ZERO;
-        for span in &self.idle {
-            while gaps.peek().is_some_and(|gap| gap.end < span.start) {
-                gaps.next();
-            }
-            if gaps.peek().is_none_or(|gap| gap.start > span.end) {
-                idle += span.end.since(span.start);
-            }
-        }
-        idle
+        let overlaps = |span: &Span| {
+            let next = gaps.partition_point(|gap| gap.end < span.start);
+            gaps.get(next).is_some_and(|gap| gap.start <= span.end)
+        };
+        let idle = self.idle.iter().filter(|span| !overlaps(span));
+        idle.fold(Duration::ZERO, |sum, span| sum + span.end.since(span.start))
     }
 
     pub(super) fn record(&mut self, submitted: Instant, left: &Left, rate: Rate) {
