@@ -34,6 +34,8 @@ mod truth;
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Result, ensure};
 use dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, Ring};
@@ -57,6 +59,8 @@ pub struct Card {
     left: usize,
     /// On the wire, of those held.
     bytes: u64,
+    /// Frames that are held or at the door, for whoever asks from elsewhere.
+    inside: Arc<AtomicU32>,
     segmenter: Segmenter,
     far: Far,
     arrivals: Arrivals,
@@ -103,6 +107,7 @@ impl Card {
             held: VecDeque::new(),
             left: 0,
             bytes: 0,
+            inside: Arc::default(),
             segmenter: Segmenter::default(),
             far,
             arrivals,
@@ -133,6 +138,7 @@ impl Card {
     pub fn step(&mut self, now: Instant) -> Result<usize> {
         self.reap(now)?;
         let taken = self.take(now)?;
+        self.inside.store((self.held.len() + self.source.at_door()) as u32, Ordering::Relaxed);
         Ok(taken + self.arrivals.bring(now, &mut self.far)?)
     }
 
@@ -155,6 +161,16 @@ impl Card {
     /// Rate of its wire.
     pub fn rate(&self) -> Rate {
         self.nic.config().rate
+    }
+
+    /// What `rte_eth_tx_descriptor_status` of a card behind net_ring would answer if that driver had it: whether the
+    /// descriptor `offset` places ahead of the next one to be filled is done, or free. For frames of one buffer. None
+    /// behind vhost-user.
+    pub fn descriptor_status(&self) -> Option<impl Fn(u16) -> bool + Send + use<>> {
+        let Source::Doorway(doorway) = &self.source else { return None };
+        let (ring, inside) = (doorway.ring(), Arc::clone(&self.inside));
+        let size = self.nic.config().ring + DOORWAY;
+        Some(move |offset: u16| u32::from(offset) + ring.len() + inside.load(Ordering::Relaxed) < size)
     }
 
     /// Frames that were sent and are not complete: in the doorway, in the ring, on the wire, reported to nobody.

@@ -53,6 +53,14 @@ impl Source {
         }
     }
 
+    /// Frames that are out of the port's ring and not taken.
+    pub(super) fn at_door(&self) -> usize {
+        match self {
+            Self::Doorway(doorway) => doorway.door.len(),
+            Self::Guest(_) => 0,
+        }
+    }
+
     /// Frames that were sent and not taken.
     pub(super) fn len(&self) -> usize {
         match self {
@@ -74,6 +82,10 @@ pub(super) struct Doorway {
 impl Doorway {
     pub(super) fn new(ring: Ring) -> Self {
         Self { times: Times::new(ring.capacity()), ring, door: Burst::new() }
+    }
+
+    pub(super) fn ring(&self) -> Ring {
+        self.ring.clone()
     }
 
     fn look(&mut self, now: Instant) {

@@ -5,8 +5,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 
 use dpdk::mbuf::flags;
-use dpdk::testing::{TestEal, eal};
-use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxOffload, TxQueue};
+use dpdk::testing::{Answers, TestEal, eal};
+use dpdk::{
+    Burst, DescriptorStatus, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxOffload, TxQueue,
+};
 use hwtests::nic::{Card, Far, SMALLEST_RING};
 use shaper::time::{Duration, Instant};
 use sim::nic::{Config, LinkDown};
@@ -105,6 +107,29 @@ fn doorway_and_card_together_are_the_ring() {
     }
     let refused = Card::behind_ring(&eal, "small", Config { ring: 255, ..card(GBIT) }, Far::Sink);
     assert_eq!(refused.unwrap_err().to_string(), "card small: ring = 255, at least 256");
+}
+
+#[test]
+fn descriptors_are_done_when_completions_are_told() {
+    let eal = eal();
+    let mut bench = Bench::new(&eal, Config { ring: 256, ..card(GBIT) }, Far::Sink);
+    assert!(bench.tx.descriptor_status(0).is_err(), "net_ring has no such call");
+    let answers = Answers::of(&bench.tx, bench.card.descriptor_status().unwrap());
+    let done = |bench: &Bench<'_>| {
+        (0..256).filter(|n| bench.tx.descriptor_status(*n).unwrap() == DescriptorStatus::Done).count()
+    };
+    assert_eq!(done(&bench), 256);
+    bench.send(100);
+    assert_eq!(done(&bench), 156, "before the card has seen them");
+    bench.out_at(0);
+    assert_eq!(done(&bench), 156);
+    bench.out_at(305);
+    assert_eq!(done(&bench), 186);
+    assert_eq!(bench.tx.descriptor_status(186), Ok(DescriptorStatus::Full), "the oldest is farthest ahead");
+    bench.out_at(2_000);
+    assert_eq!(done(&bench), 256);
+    drop(answers);
+    bench.finish();
 }
 
 #[test]
