@@ -1,7 +1,8 @@
 //! The poll loop: receive, classify, queue, shape, transmit.
 //!
 //! Reading order: [`worker`] (the loop on one screen), [`direction`] (the way of a packet),
-//! [`egress`] (what waits for one wire), [`classify`] (what is read from a frame), then the rest.
+//! `receiver` (in), [`egress`] (what waits for one wire), [`sender`] (out), [`classify`] (what is read
+//! from a frame), then the rest.
 //!
 //! After start nothing here allocates, locks, logs or makes a system call, except the nap that
 //! `poll = "adaptive"` asks for. Every packet is sent, waits, or is counted as lost with its reason.
@@ -9,10 +10,13 @@
 mod builder;
 pub mod classify;
 pub mod clock;
+pub mod completion;
 pub mod counters;
 pub mod direction;
 pub mod egress;
+pub mod flight;
 pub mod gaps;
+pub mod gate;
 mod interface;
 pub mod line;
 pub mod links;
@@ -20,5 +24,8 @@ pub mod mailbox;
 pub mod page;
 pub mod plan;
 pub mod pool;
+pub mod probe;
+mod receiver;
+pub mod sender;
 pub mod sojourn;
 pub mod worker;

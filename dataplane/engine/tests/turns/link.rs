@@ -5,8 +5,8 @@ use crate::rig::{HOLD, Plan, Rig, ms};
 use dpdk::testing::eal;
 use engine::clock::Clock;
 use engine::counters::Loss;
-use engine::direction::REFUSAL_BOUND;
 use engine::mailbox::Command;
+use engine::sender::REFUSAL_BOUND;
 use engine::worker::Poll;
 use shaper::time::{Duration, Instant};
 

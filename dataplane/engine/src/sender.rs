@@ -1,0 +1,203 @@
+//! The sending half of a direction: from an [`Egress`] into the transmit queue.
+//!
+//! The out-box holds packets that were due but that the driver has not taken yet, in order.
+
+use crate::counters::{Counters, Loss, Losses, Tally};
+use crate::egress::Egress;
+use crate::gate::Gate;
+use dpdk::{Burst, Mbuf, TxQueue};
+use shaper::packet::Delivery;
+use shaper::time::{Duration, Instant};
+use shaper::wire::ecn::{self, Rewrite};
+
+/// Sends packets.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    tx: TxQueue,
+    outbox: Burst,
+    outbox_bytes: u64,
+    refused_since: Option<Instant>,
+    /// What keeps the ring short; without, it is filled as far as it goes.
+    gate: Option<Gate>,
+}
+
+/// How long one frame may stand at the head of the out-box while the link is up. A full ring at
+/// the slowest wire (10 Mbit/s, 1514 bytes) takes a frame every 1.2 ms, pause frames hold a
+/// transmitter for at most 336 ms at 100 Mbit/s; whatever stands longer is a frame the driver
+/// will never take, and everything behind it must move on.
+pub const REFUSAL_BOUND: Duration = Duration::from_millis(500);
+
+/// Bursts sent per turn and direction. Two, so that a backlog shrinks even while every receive
+/// burst is full; bounded, so that the other directions get their turn.
+const TX_BURSTS: usize = 2;
+
+impl Sender {
+    /// A sender with nothing under way.
+    pub(crate) const fn new(tx: TxQueue) -> Self {
+        Self { tx, outbox: Burst::new(), outbox_bytes: 0, refused_since: None, gate: None }
+    }
+
+    /// Keeps the ring short from now on.
+    pub(crate) fn govern(&mut self, gate: Gate) {
+        self.gate = Some(gate);
+    }
+
+    /// What keeps the ring short.
+    pub(crate) const fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// The same, to take its histograms away.
+    pub(crate) const fn gate_mut(&mut self) -> Option<&mut Gate> {
+        self.gate.as_mut()
+    }
+
+    /// Whether nothing waits for the driver.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// What waits for the driver.
+    pub(crate) const fn waiting(&self) -> Tally {
+        Tally { packets: self.outbox.len() as u64, bytes: self.outbox_bytes }
+    }
+
+    /// The link came up: what stands at the head is given its time again.
+    pub(crate) fn link_up(&mut self) {
+        self.refused_since = None;
+        if let Some(gate) = &mut self.gate {
+            gate.link_up();
+        }
+    }
+
+    /// Gives up what waits for the driver.
+    pub(crate) fn flush(&mut self, loss: Loss, losses: &mut Losses) {
+        while let Some(packet) = self.outbox.pop() {
+            losses.add(loss, packet.pkt_len());
+        }
+        self.outbox_bytes = 0;
+        self.settle();
+    }
+
+    /// Looks for completions.
+    #[inline]
+    pub(crate) fn reap(&mut self, now: Instant) {
+        if let Some(gate) = &mut self.gate {
+            gate.reap(now, &mut self.tx);
+        }
+    }
+
+    /// Sends what is due; returns how many packets the driver took.
+    pub(crate) fn send(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) -> usize {
+        self.reap(now);
+        let mut moved = 0;
+        for _ in 0..TX_BURSTS {
+            self.fill(now, egress, counters);
+            if self.outbox.is_empty() {
+                break;
+            }
+            moved += self.push(now, counters);
+            if !self.outbox.is_empty() {
+                break;
+            }
+        }
+        self.hold(now, egress);
+        moved
+    }
+
+    /// Tells the gate if frames stay behind that are due.
+    #[inline]
+    fn hold(&mut self, now: Instant, egress: &Egress<Mbuf>) {
+        let Some(gate) = &mut self.gate else { return };
+        if !self.outbox.is_empty() {
+            gate.refused();
+        } else if !gate.admits(0, 0) && egress.next_wakeup().is_some_and(|due| due <= now) {
+            gate.hold(now);
+        }
+    }
+
+    /// Whether the gate lets another frame into the out-box.
+    #[inline]
+    fn admits(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.admits(self.outbox_bytes, self.outbox.len()))
+    }
+
+    /// The out-box was emptied otherwise than into the ring.
+    fn settle(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.settle();
+        }
+    }
+
+    /// Moves due packets into the out-box.
+    #[inline]
+    fn fill(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) {
+        let losses = &mut counters.losses;
+        while self.outbox.room() > 0 && self.admits() {
+            let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
+            let Some(delivery) = egress.dequeue(now, doomed) else { break };
+            if let Some(gate) = &mut self.gate {
+                gate.admitted(self.outbox_bytes, self.outbox.len());
+            }
+            self.outbox_bytes += u64::from(delivery.len);
+            let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
+            // There is room: a packet handed back would be freed here, uncounted.
+            let _ = self.outbox.push(packet);
+            // The driver reads the header next, and it has waited too long to be in the cache still.
+            self.outbox.prefetch_header(self.outbox.len() - 1);
+        }
+    }
+
+    /// Offers the out-box to the driver.
+    #[inline]
+    fn push(&mut self, now: Instant, counters: &mut Counters) -> usize {
+        let sent = match &mut self.gate {
+            Some(gate) => gate.burst(now, &mut self.tx, &mut self.outbox),
+            None => self.tx.burst(&mut self.outbox),
+        };
+        let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(packet.pkt_len())).sum();
+        counters.sent.packets += sent as u64;
+        counters.sent.bytes += self.outbox_bytes - left;
+        self.outbox_bytes = left;
+        if self.outbox.is_empty() {
+            self.refused_since = None;
+        } else {
+            self.refused(now, sent > 0, counters);
+        }
+        sent
+    }
+
+    /// The driver left something. If it takes nothing at all for too long, the head is dropped.
+    #[cold]
+    fn refused(&mut self, now: Instant, progress: bool, counters: &mut Counters) {
+        counters.short_bursts += 1;
+        let since = match self.refused_since {
+            Some(since) if !progress => since,
+            _ => now,
+        };
+        self.refused_since = Some(since);
+        if now.since(since) > REFUSAL_BOUND
+            && let Some(packet) = self.outbox.pop()
+        {
+            self.outbox_bytes -= u64::from(packet.pkt_len());
+            counters.losses.add(Loss::Refused, packet.pkt_len());
+            self.refused_since = None;
+            if self.outbox.is_empty() {
+                self.settle();
+            }
+        }
+    }
+}
+
+/// Rewrites the DS field if the discipline asked for it, and yields the packet.
+#[inline]
+fn finish(mut delivery: Delivery<Mbuf>, rewritten: &mut u64, failed: &mut u64) -> Mbuf {
+    if delivery.rewrite {
+        let len = delivery.packet.pkt_len() as usize;
+        let bits = delivery.ds.bits();
+        let outcome = delivery.packet.head_mut().map(|frame| ecn::set_ds(frame, len, bits));
+        *(if outcome == Some(Rewrite::Done) { rewritten } else { failed }) += 1;
+    }
+    delivery.packet
+}
