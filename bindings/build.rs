@@ -34,7 +34,8 @@ fn find_dpdk() -> Result<Vec<String>, String> {
     println!("cargo::rustc-link-search=native={}", pkg_config("--variable=libdir")?);
     let present = pkg_config("--libs")?;
     let since = LATER_LIBRARIES.iter().filter(|name| present.contains(&format!("-l{name}")));
-    for name in LIBRARIES.iter().chain(since) {
+    let vhost = VHOST_LIBRARIES.iter().filter(|_| with_vhost());
+    for name in vhost.chain(LIBRARIES).chain(since) {
         println!("cargo::rustc-link-lib=dylib={name}");
     }
     Ok(pkg_config("--cflags")?.split_whitespace().map(str::to_owned).collect())
@@ -80,6 +81,9 @@ fn generate(cflags: &[String]) -> Result<(), String> {
         .formatter(bindgen::Formatter::None)
         .allowlist_recursively(true)
         .blocklist_type("rte_mbuf(__bindgen.*)?");
+    if with_vhost() {
+        builder = builder.clang_arg("-DSHIM_VHOST");
+    }
     for name in FUNCTIONS {
         builder = builder.allowlist_function(name);
     }
@@ -99,6 +103,10 @@ fn generate(cflags: &[String]) -> Result<(), String> {
     bindings
         .write_to_file(out.join("bindings.rs"))
         .map_err(|error| format!("cannot write the generated bindings: {error}"))
+}
+
+fn with_vhost() -> bool {
+    std::env::var_os("CARGO_FEATURE_VHOST").is_some()
 }
 
 /// A message to cargo ends with its line.
@@ -123,6 +131,9 @@ const MISSING_CLANG: &str = "libclang was not found, it is needed to read DPDK's
 
 /// Only what is called; poll-mode drivers are plugins that the EAL loads at run time.
 const LIBRARIES: &[&str] = &["rte_net_ring", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
+
+/// With the feature `vhost`.
+const VHOST_LIBRARIES: &[&str] = &["rte_net_vhost", "rte_vhost"];
 
 /// What later releases moved out of those: the log out of rte_eal in 24.03.
 const LATER_LIBRARIES: &[&str] = &["rte_log"];
@@ -180,6 +191,10 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_rx_offload_name",
     "rte_eth_dev_tx_offload_name",
     "rte_dev_name",
+    "rte_eth_vhost_get_vid_from_port_id",
+    "rte_vhost_get_mem_table",
+    "rte_vhost_get_negotiated_features",
+    "rte_vhost_get_vhost_vring",
 ];
 
 const TYPES: &[&str] = &[
@@ -192,6 +207,14 @@ const TYPES: &[&str] = &[
 ];
 
 /// Structs that are only handed back to DPDK.
-const OPAQUE: &[&str] = &["rte_mempool", "rte_ring", "rte_device", "rte_eth_dev", "rte_bus"];
+const OPAQUE: &[&str] = &[
+    "rte_mempool",
+    "rte_ring",
+    "rte_device",
+    "rte_eth_dev",
+    "rte_bus",
+    "vring_(desc|avail|used)",
+    "vring_packed_desc(_event)?",
+];
 
 const CONSTANTS: &[&str] = &["SHIM_.*", "MBUF_(SIZE|OFFSET_.*|BITS_.*)", "stdout"];

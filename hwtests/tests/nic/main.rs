@@ -1,0 +1,8 @@
+//! weir in front of the modelled card. In lockstep: the real loop, real packets and real ports, in virtual time.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and helpers of tests")]
+
+mod card;
+mod live;
+mod rig;
+mod ungoverned;
+mod vhost;
