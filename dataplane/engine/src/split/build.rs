@@ -4,7 +4,7 @@ use crate::split::offload::Offload;
 use crate::split::pieces::{Built, Pieces, gathered, head_of, wire_bytes};
 use crate::split::{MAX_PIECES, Policy};
 use dpdk::mbuf::flags;
-use dpdk::{Mbuf, MbufError};
+use dpdk::{Burst, Mbuf, MbufError};
 use shaper::gso::{Checksums, Plan, Refusal, Request};
 use shaper::packet::Piece;
 use shaper::wire::checksum::Sum;
@@ -53,8 +53,10 @@ impl Build {
             Ok(plan) => plan,
             Err(refusal) => return Err((packet, refusal)),
         };
-        let per_piece =
-            if pieces.by_reference() { policy.segs_per_piece(&plan, request.ids) } else { NonZeroU16::MIN };
+        let per_piece = match pieces.by_reference() && packet.nb_segs() <= MAX_BUFFERS {
+            true => policy.segs_per_piece(&plan, request.ids),
+            false => NonZeroU16::MIN,
+        };
         let cut = plan.with_segs_per_piece(per_piece);
         let (segs, count, wire) = (plan.segs(), cut.pieces(), wire_bytes(&plan));
         if usize::from(count) > MAX_PIECES {
@@ -155,6 +157,10 @@ impl Build {
         Some(plan.with_segs_per_piece(self.per_piece))
     }
 }
+
+/// Most buffers of a packet of which pieces of several segments are made: with one for the headers they
+/// are no more than are taken from the pool at once. 64 KiB take 33 of 2 KiB.
+const MAX_BUFFERS: u16 = Burst::CAPACITY as u16 - 1;
 
 /// Whether the checksums of an unmarked super-packet are right. Those of the pieces are new: without
 /// this, what was damaged on the way here would leave as good. A frame with right checksums is its own
