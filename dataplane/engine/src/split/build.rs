@@ -12,22 +12,24 @@ use std::num::NonZeroU16;
 
 /// A super-packet of which some pieces may be built.
 #[derive(Debug)]
-pub(crate) struct Build {
+pub struct Build {
     packet: Mbuf,
     request: Request,
     per_piece: NonZeroU16,
     next: u16,
     /// Memory of all of it in bytes.
     truesize: u32,
-    /// Segments, pieces, and bytes on the wire.
-    pub(crate) segs: u16,
-    pub(crate) pieces: u16,
-    pub(crate) wire: u32,
+    /// Segments it holds.
+    pub segs: u16,
+    /// Pieces it becomes.
+    pub pieces: u16,
+    /// Bytes of all its segments on the wire.
+    pub wire: u32,
 }
 
 /// What became of an attempt to go on.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// All pieces are built.
     Done,
     /// The turn's share is used up.
@@ -41,7 +43,7 @@ impl Build {
     ///
     /// # Errors
     /// Why it cannot be cut, and the packet.
-    pub(crate) fn new(
+    pub fn new(
         packet: Mbuf,
         request: Request,
         policy: &Policy,
@@ -70,12 +72,12 @@ impl Build {
     }
 
     /// Bytes of the packet as it came.
-    pub(crate) fn len(&self) -> u32 {
+    pub fn packet_len(&self) -> u32 {
         self.packet.pkt_len()
     }
 
     /// Builds as many pieces as `budget` allows, and takes them off it.
-    pub(crate) fn advance(
+    pub fn advance(
         mut self,
         pieces: &mut Pieces,
         port: &Offload,
