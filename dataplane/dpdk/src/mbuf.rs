@@ -115,6 +115,12 @@ impl Mbuf {
         Some(unsafe { std::slice::from_raw_parts_mut(start(segment), usize::from(segment.data_len)) })
     }
 
+    /// Whether the bytes of the first segment may be written: they are nobody else's.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        is_ours(self.raw())
+    }
+
     /// The bytes of each segment, in order.
     #[inline]
     pub fn segments(&self) -> Segments<'_> {

@@ -18,12 +18,10 @@
 use dpdk::mbuf::flags;
 use dpdk::testing::dpdk_gso;
 use dpdk::{Burst, Eal, EalConfig, Mbuf, Mempool, MempoolConfig, TxOffload};
-use engine::classify::{Classifier, Wants};
 use engine::counters::Counters;
 use engine::pool::{BUFFER, PieceSum};
 use engine::split::offload::Offload;
 use engine::split::{Build, Merger, Outcome, Pieces, Policy};
-use shaper::flow::hash::FlowHasher;
 use shaper::gso::{Ids, Request, Split};
 use shaper::packet::Piece;
 use shaper::wire::checksum::Sum;
@@ -49,7 +47,6 @@ struct Bench {
     data: Mempool,
     headers: Mempool,
     copies: Mempool,
-    classifier: Classifier,
 }
 
 /// Figures by name, in the order in which they came.
@@ -69,7 +66,6 @@ impl Bench {
             data: pool("data", 16_383, BUFFER as u16),
             headers: pool("headers", 16_383, PieceSum::data_room(true)),
             copies: pool("copies", 8_191, PieceSum::data_room(false)),
-            classifier: Classifier::new(FlowHasher::new([7; 16]), Wants::default(), &[]),
         }
     }
 
@@ -155,7 +151,7 @@ impl Bench {
                 }
                 let mut counters = Counters::default();
                 let start = nanos();
-                merger.merge(&mut burst, &self.classifier, &mut counters);
+                merger.merge(&mut burst, &mut counters);
                 merge += nanos() - start;
                 packets += frames.len();
                 assert_eq!(burst.len(), usize::from(flows), "merged");

@@ -165,6 +165,11 @@ impl Direction {
         self.receiver.flush(loss, losses);
     }
 
+    /// Gives up what waits, uncounted, and gives the queues back.
+    pub fn into_queues(self) -> (RxQueue, TxQueue) {
+        (self.receiver.into_queue(), self.sender.into_queue())
+    }
+
     /// Packets and bytes that wait.
     pub fn waiting(&self) -> Tally {
         self.egress.queued().plus(self.sender.waiting()).plus(self.receiver.waiting())

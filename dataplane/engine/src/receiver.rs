@@ -85,6 +85,10 @@ impl Receiver {
         }
     }
 
+    pub(crate) fn into_queue(self) -> RxQueue {
+        self.rx
+    }
+
     /// What holds for this turn.
     #[inline]
     pub(crate) fn refresh(&mut self, policy: Policy, offload: Offload) {
@@ -129,7 +133,7 @@ impl Receiver {
         if self.is_empty() {
             received = self.rx.burst(&mut self.inbox);
             if let Some(merger) = &mut self.merger {
-                self.fixed_ids = merger.merge(&mut self.inbox, &self.classifier, counters);
+                self.fixed_ids = merger.merge(&mut self.inbox, counters);
                 self.counted = self.inbox.len();
             }
         }

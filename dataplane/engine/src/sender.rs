@@ -41,6 +41,10 @@ impl Sender {
         Self { tx, outbox: Burst::new(), outbox_bytes: 0, late, refused_since: None }
     }
 
+    pub(crate) fn into_queue(self) -> TxQueue {
+        self.tx
+    }
+
     /// Whether nothing waits for the driver.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

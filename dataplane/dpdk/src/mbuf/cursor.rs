@@ -59,6 +59,12 @@ impl<'a> Cursor<'a> {
         Some(chunk)
     }
 
+    /// Segments from the one that the cursor stands in to the last.
+    #[inline]
+    pub fn segments_left(&self) -> u16 {
+        self.left
+    }
+
     /// Appends the `len` bytes that follow to `onto`, by reference: one mbuf out of `fresh` for each
     /// segment that they lie in. Returns how many.
     ///

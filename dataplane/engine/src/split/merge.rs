@@ -3,9 +3,8 @@
 //! Nothing waits for it: the table is emptied with each burst. What comes out is marked as a port
 //! marks what it has merged itself, and is taken apart like that.
 
-use crate::classify::Classifier;
 use crate::counters::Counters;
-use crate::split::verify;
+use crate::split::segment::Kind;
 use dpdk::mbuf::flags;
 use dpdk::{Burst, Mbuf, TxOffload};
 use shaper::gro::{Gro, GroLimits, Merged, Offer, Received};
@@ -15,7 +14,7 @@ use shaper::gso::Ids;
 #[derive(Debug)]
 pub struct Merger {
     gro: Gro<{ Burst::CAPACITY }>,
-    packets: [Option<Mbuf>; Burst::CAPACITY],
+    packets: Packets,
     /// For each packet, the one whose payload follows in its chain; itself at the end.
     next: [u8; Burst::CAPACITY],
     /// For the first packet of a chain, its last one.
@@ -37,7 +36,7 @@ impl Merger {
     /// Merges what can be merged in a burst that has just been received, and counts all of it as
     /// received. Returns which of the packets left, bit 0 the first, have the same identification in
     /// all segments.
-    pub fn merge(&mut self, burst: &mut Burst, classifier: &Classifier, counters: &mut Counters) -> u64 {
+    pub fn merge(&mut self, burst: &mut Burst, counters: &mut Counters) -> u64 {
         let count = burst.len();
         if count < 2 {
             burst.as_slice().iter().for_each(|packet| counters.received.add(packet.pkt_len()));
@@ -49,20 +48,17 @@ impl Merger {
             burst.prefetch(PREFETCH_AHEAD);
             let Some(packet) = burst.pop() else { break };
             counters.received.add(packet.pkt_len());
-            self.offer(index, packet, classifier, counters);
-        }
-        let mut merged = [None::<Merged>; Burst::CAPACITY];
-        for chain in self.gro.merged() {
-            if let Some(slot) = merged.get_mut(usize::from(chain.first)) {
-                *slot = Some(chain);
-            }
+            self.offer(index, packet, counters);
         }
         let (mut fixed, mut kept) = (0, 0);
-        for (index, merged) in merged.iter().enumerate().take(count) {
+        let mut chains = self.gro.merged();
+        let mut chain = chains.next();
+        for index in 0..count {
             let Some(mut packet) = self.packets.get_mut(index).and_then(Option::take) else { continue };
-            if let Some(merged) = merged {
-                self.join(index, &mut packet, merged);
+            if let Some(merged) = chain.filter(|chain| usize::from(chain.first) == index) {
+                join(&mut self.packets, &self.next, index, &mut packet, &merged);
                 fixed |= u64::from(merged.ids == Ids::Fixed) << kept;
+                chain = chains.next();
             }
             kept += 1;
             // There is room: no more go back than came.
@@ -72,14 +68,22 @@ impl Merger {
     }
 
     #[inline]
-    fn offer(&mut self, index: usize, mut packet: Mbuf, classifier: &Classifier, counters: &mut Counters) {
-        // A super-packet is not merged any further, nor is what could not be written to.
-        let is_plain = packet.ol_flags() & (flags::RX_LRO | flags::TX_OFFLOADS) == 0;
-        let checksums_good = is_plain && packet.head_mut().is_some() && verify::is_intact(&packet);
-        let (head, frame_len) = (packet.head(), packet.pkt_len());
-        let flow_hash = classifier.flow_hash(head, frame_len);
-        let received = Received { index: index as u16, head, frame_len, flow_hash, checksums_good };
-        let offer = self.gro.offer(&received);
+    fn offer(&mut self, index: usize, packet: Mbuf, counters: &mut Counters) {
+        let offer = match Kind::of(&packet) {
+            Kind::Tcp(segment) => {
+                // A super-packet is not merged any further, nor is what could not be written to.
+                let checksums_good =
+                    packet.ol_flags() & MARKS == 0 && packet.is_writable() && segment.is_intact(&packet);
+                let (head, frame_len) = (packet.head(), packet.pkt_len());
+                let flow_hash = segment.flow_hash();
+                self.gro.offer(&Received { index: index as u16, head, frame_len, flow_hash, checksums_good })
+            }
+            Kind::Other => Offer::Keep,
+            Kind::Unknown => {
+                self.gro.close();
+                Offer::Keep
+            }
+        };
         let mut kept = Some(packet);
         if let Offer::Append { first, header_len } = offer {
             counters.removed.packets += 1;
@@ -105,29 +109,39 @@ impl Merger {
             *next = index;
         }
     }
-
-    /// Strings the payloads together and makes the headers those of the whole.
-    fn join(&mut self, first: usize, packet: &mut Mbuf, merged: &Merged) {
-        let Self { packets, next, .. } = self;
-        let mut at = first;
-        let payloads = std::iter::from_fn(|| {
-            let following = usize::from(*next.get(at)?);
-            let payload = packets.get_mut(following).filter(|_| following != at)?.take();
-            at = following;
-            payload
-        });
-        // A chain of a burst has neither 65535 segments nor 4 GiB.
-        let _ = packet.chain_all(payloads);
-        if let Some(head) = packet.head_mut() {
-            merged.write(head);
-        }
-        packet.set_ol_flags(packet.ol_flags() | flags::RX_LRO);
-        packet.set_tx_offload(TxOffload { tso_segsz: merged.gso_size, ..TxOffload::default() });
-    }
 }
+
+/// Strings the payloads of a chain together and makes the headers those of the whole.
+#[inline]
+fn join(
+    packets: &mut Packets,
+    next: &[u8; Burst::CAPACITY],
+    first: usize,
+    packet: &mut Mbuf,
+    merged: &Merged,
+) {
+    let mut at = first;
+    let payloads = std::iter::from_fn(|| {
+        let following = usize::from(*next.get(at)?);
+        let payload = packets.get_mut(following).filter(|_| following != at)?.take();
+        at = following;
+        payload
+    });
+    // A chain of a burst has neither 65535 segments nor 4 GiB.
+    let _ = packet.chain_all(payloads);
+    if let Some(head) = packet.head_mut() {
+        merged.write(head);
+    }
+    packet.set_ol_flags(packet.ol_flags() | flags::RX_LRO);
+    packet.set_tx_offload(TxOffload { tso_segsz: merged.gso_size, ..TxOffload::default() });
+}
+
+type Packets = [Option<Mbuf>; Burst::CAPACITY];
 
 /// Longest frame that merging makes: an IP packet of 65535 bytes behind two VLAN tags.
 const MAX_LEN: u32 = 65_535 + 14 + 8;
+
+const MARKS: u64 = flags::RX_LRO | flags::TX_OFFLOADS;
 
 /// As on the way in without GRO.
 const PREFETCH_AHEAD: usize = 4;

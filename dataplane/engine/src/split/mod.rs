@@ -15,7 +15,7 @@ pub mod merge;
 pub mod offload;
 pub mod pieces;
 pub mod policy;
-mod verify;
+mod segment;
 
 pub use build::{Build, Outcome};
 pub use merge::Merger;

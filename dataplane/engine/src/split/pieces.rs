@@ -86,13 +86,22 @@ impl Pieces {
         cursor: &mut Cursor<'_>,
     ) -> Result<Built, MbufError> {
         let len = cut.payload.end - cut.payload.start;
-        let (parts, sum) = survey(cursor.clone(), len, !offloaded);
-        self.provide(parts + 1)?;
+        // References to all that is left suffice, and those that are not needed serve the next piece: no
+        // need to count, unless they are many or the pool is low.
+        let left = usize::from(cursor.segments_left());
+        let counted = !offloaded || left > RESERVE || self.provide(left + 1).is_err();
+        let sum = if counted {
+            let (parts, sum) = survey(cursor.clone(), len, !offloaded);
+            self.provide(parts + 1)?;
+            sum
+        } else {
+            Sum::default()
+        };
         let mut packet = self.fresh.pop().ok_or(MbufError::Exhausted)?;
         let out = packet.append(plan.header_len().into())?;
         plan.write(index, checksums(offloaded, sum), out).ok_or(MbufError::NoRoom)?;
-        cursor.share(len, &mut packet, &mut self.fresh)?;
-        Ok(Built { packet, truesize: (parts as u32 + 1) * self.truesize })
+        let parts = cursor.share(len, &mut packet, &mut self.fresh)?;
+        Ok(Built { packet, truesize: (u32::from(parts) + 1) * self.truesize })
     }
 
     #[inline]
@@ -179,6 +188,9 @@ fn survey(mut cursor: Cursor<'_>, len: u32, summed: bool) -> (usize, Sum) {
     }
     (parts, sum)
 }
+
+/// References that are taken in advance without counting how many a piece needs.
+const RESERVE: usize = 47;
 
 /// Headers that can be cut, and what the parser may look at behind them.
 const HEAD: usize = MAX_HEADER_LEN as usize + 64;

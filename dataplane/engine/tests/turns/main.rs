@@ -20,3 +20,4 @@ mod rate;
 mod rig;
 mod supers;
 mod transparency;
+mod virtio;
