@@ -180,6 +180,7 @@ impl Mbuf {
     ///
     /// # Errors
     /// [`MbufError::NoRoom`] or [`MbufError::Shared`].
+    #[inline]
     pub fn append(&mut self, len: usize) -> Result<&mut [u8], MbufError> {
         let mut last = self.last();
         // SAFETY: a segment of our chain, and no other reference into the chain is alive.
@@ -215,6 +216,7 @@ impl Mbuf {
 
     /// Cuts `len` bytes off the start; `false`, and nothing done, if the first segment has fewer.
     #[must_use]
+    #[inline]
     pub fn adj(&mut self, len: u16) -> bool {
         let segment = self.raw_mut();
         if len > segment.data_len {
@@ -250,6 +252,7 @@ impl Mbuf {
 
     /// Appends the segments of all `tails` in order: one walk to the end of the chain for all of them.
     /// Stops at the first that does not fit and gives it back.
+    #[inline]
     pub fn chain_all(&mut self, tails: impl Iterator<Item = Self>) -> Option<Self> {
         let mut last = self.last();
         for tail in tails {
@@ -272,6 +275,7 @@ impl Mbuf {
     ///
     /// # Errors
     /// Gives it back as it was if the first segment has fewer.
+    #[inline]
     pub fn without_front(mut self, len: u16) -> Result<Self, Self> {
         if !self.adj(len) {
             return Err(self);
@@ -410,6 +414,7 @@ impl Mbuf {
         unsafe { self.0.as_mut() }
     }
 
+    #[inline]
     fn last(&self) -> NonNull<rte_mbuf> {
         let mut last = self.0;
         for _ in 1..self.nb_segs() {

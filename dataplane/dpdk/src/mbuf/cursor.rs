@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use dpdk_sys::rte_mbuf;
 
-use super::{Mbuf, MbufError, data, flags, is_ours};
+use super::{Mbuf, MbufError, data, flags, is_ours, prefetch};
 use crate::burst::Burst;
 
 /// A place in a packet that only moves forward.
@@ -119,6 +119,12 @@ impl<'a> Cursor<'a> {
             self.segment = NonNull::new(raw.next);
             self.left -= 1;
             self.at = 0;
+            if let Some(next) = self.segment {
+                // SAFETY: as above, where there is one more. Its header is read when this one is used up.
+                let after = unsafe { next.as_ref() }.next.cast::<u8>();
+                prefetch(after.cast());
+                prefetch(after.wrapping_add(64).cast());
+            }
         }
     }
 }
