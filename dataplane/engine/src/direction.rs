@@ -152,6 +152,11 @@ impl Direction {
         }
     }
 
+    /// The egress link has another speed.
+    pub fn set_link_speed(&mut self, speed: Option<Rate>) {
+        self.link_speed = speed;
+    }
+
     /// Super-packets shall be cut another way from now on.
     pub fn set_split(&mut self, split: Split) {
         self.split = split;

@@ -67,6 +67,8 @@ pub struct LineLink {
     /// The ways that are forwarded, with their place.
     pub ways: Vec<(Way, Place)>,
     watch: LinkWatch,
+    /// Link speeds of `a` and `b`, as the workers know them.
+    speeds: [Option<Rate>; 2],
     /// A hold or release was refused, has been told of, and has not succeeded since.
     refused: bool,
     /// Queues of a way that is not forwarded; a started port keeps them all.
@@ -153,9 +155,14 @@ impl Line {
     /// Follows the link states. Call it some tens of times a second.
     pub fn tend(&mut self) {
         for link in &mut self.links {
+            for (side, speed) in link.new_speeds() {
+                tell(&self.workers, link, side, |direction| Command::Speed { direction, speed });
+            }
             for action in link.watch.observe(link.a.is_up(), link.b.is_up()) {
                 match action {
-                    Action::Tell(side, up) => tell(&self.workers, link, side, up),
+                    Action::Tell(side, up) => {
+                        tell(&self.workers, link, side, |direction| Command::Link { direction, up });
+                    }
                     Action::Hold(side) => {
                         let done = link.port(side).port.set_link_down();
                         self.news.extend(link.heed(action, done));
@@ -240,7 +247,21 @@ impl LineLink {
         watch: LinkWatch,
         idle: Vec<(RxQueue, TxQueue)>,
     ) -> Self {
-        Self { name, a, b, ways, watch, refused: false, _idle: idle }
+        let speeds = [a.speed(), b.speed()];
+        Self { name, a, b, ways, watch, speeds, refused: false, _idle: idle }
+    }
+
+    /// Link speeds that have changed. A link that is down has none, and keeps the last one: it is not news.
+    fn new_speeds(&mut self) -> Vec<(Side, Option<Rate>)> {
+        let now = [self.a.speed(), self.b.speed()];
+        let mut news = Vec::new();
+        for ((side, known), now) in [Side::A, Side::B].into_iter().zip(&mut self.speeds).zip(now) {
+            if now.is_some() && *known != now {
+                *known = now;
+                news.push((side, now));
+            }
+        }
+        news
     }
 
     /// Finds the ports that cannot do what `propagate-link` will ask of them, before a cable is out. A
@@ -359,16 +380,15 @@ impl LineWorker {
 }
 
 /// Tells the direction that sends on `side`, if there is one.
-fn tell(workers: &[LineWorker], link: &LineLink, side: Side, up: bool) {
+fn tell(workers: &[LineWorker], link: &LineLink, side: Side, command: impl Fn(usize) -> Command) {
     let sender = match side {
         Side::A => Way::Down,
         Side::B => Way::Up,
     };
     for (_, place) in link.ways.iter().filter(|(way, _)| *way == sender) {
-        let command = Command::Link { direction: place.direction, up };
         if let Some(worker) = workers.get(place.worker) {
             // One whose mailbox is full is stuck, and news of a link would not help it.
-            let _ = worker.control.send(command);
+            let _ = worker.control.send(command(place.direction));
         }
     }
 }
