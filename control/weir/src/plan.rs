@@ -2,7 +2,7 @@
 
 use config::model::{self, Config};
 use dpdk::{EalConfig, LogLevel};
-use engine::plan::{DirectionPlan, LinkPlan, Plan, PortPlan, Toggle};
+use engine::plan::{DirectionPlan, GovernorPlan, LinkPlan, Plan, PortPlan, Toggle};
 use engine::worker::Poll;
 use shaper::gso::Split;
 
@@ -194,6 +194,7 @@ fn port(port: &model::Port) -> PortPlan {
         tx_ring: port.tx_ring,
         tso: Toggle::default(),
         lro: Toggle::default(),
+        governor: Some(GovernorPlan::default()),
     }
 }
 

@@ -16,6 +16,10 @@ use crate::mempool::Mempool;
 
 mod cursor;
 pub mod flags;
+mod held;
+mod rehead;
+
+pub use held::Held;
 
 pub use cursor::Cursor;
 

@@ -1,21 +1,27 @@
 //! Building one link: devices attached, pools made, ports started, directions put together.
 
-use crate::classify::{Classifier, Wants};
+use crate::classify::{Classifier, ETHERNET, Wants};
+use crate::completion;
+use crate::completion::drivers::Choice;
+use crate::completion::source::Source;
 use crate::direction::{Direction, Settings};
 use crate::egress::Egress;
+use crate::gate::{self, Gate};
 use crate::interface::Interface;
 use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
-use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Step, Toggle, Way};
+use crate::plan::{DirectionPlan, GovernorPlan, LinkFault, LinkPlan, PortPlan, Step, Toggle, Way};
 use crate::pool::{self, CACHE, PieceSum, PoolSum};
 use crate::sojourn::Sojourn;
 use crate::split::offload::{self, Verdict};
+use dpdk::mempool::HEADROOM;
 use dpdk::port::{PortWarning, Started};
 use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxOffloads, RxQueue, TxOffloads, TxQueue};
 use shaper::flow::hash::FlowHasher;
 use shaper::qdisc::Qdisc;
-use shaper::rate::Limiter;
+use shaper::rate::{Framing, Limiter, Overhead};
 use shaper::rng::SplitMix;
+use shaper::units::Rate;
 
 /// Builds one link.
 #[derive(Debug)]
@@ -45,16 +51,16 @@ impl Builder<'_> {
         let (up, down) = (pair(started_a.rx, started_b.tx), pair(started_b.rx, started_a.tx));
         let (mut ways, mut idle) = (Vec::new(), Vec::new());
         let plans = [
-            (Way::Up, up, &self.link.up, (&b, self.link.b.mtu)),
-            (Way::Down, down, &self.link.down, (&a, self.link.a.mtu)),
+            (Way::Up, up, &self.link.up, (&self.link.b, &b)),
+            (Way::Down, down, &self.link.down, (&self.link.a, &a)),
         ];
-        for ((way, queues, plan, exit), sum) in plans.into_iter().zip(pieces) {
+        for ((way, queues, plan, egress), sum) in plans.into_iter().zip(pieces) {
             match plan {
                 Some(plan) => {
                     ways.push((way, Place { worker: self.worker, direction: directions.len() }));
                     if let Some(queues) = queues {
-                        let buffers = self.buffers(way, sum, exit.0)?;
-                        directions.push(self.direction(way, queues, plan, exit, &buffers)?);
+                        let buffers = self.buffers(way, sum, egress.1)?;
+                        directions.push(self.direction(way, queues, plan, egress, &buffers)?);
                     }
                 }
                 None => idle.extend(queues),
@@ -69,7 +75,7 @@ impl Builder<'_> {
         way: Way,
         (rx, tx): (RxQueue, TxQueue),
         plan: &DirectionPlan,
-        (exit, mtu): (&LinePort, u16),
+        (port_plan, port): (&PortPlan, &LinePort),
         buffers: &Mempool,
     ) -> Result<Direction, LinkFault> {
         let qdisc = Qdisc::new(&plan.qdisc, pool::slots(&plan.qdisc) as usize)?;
@@ -80,14 +86,19 @@ impl Builder<'_> {
             .recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new(self.secret), Wants::of(&plan.qdisc), &plan.rules);
         let settings = Settings {
-            mtu,
+            mtu: port_plan.mtu,
             link_down_hold: self.link.link_down_hold,
             split: plan.split,
             gro: plan.gro,
-            link_speed: exit.speed(),
-            offload: exit.verdict.offload,
+            link_speed: port.speed(),
+            offload: port.verdict.offload,
         };
-        Ok(Direction::new(rx, tx, classifier, egress, settings, buffers))
+        let gate = port_plan.governor.map(|governor| self.gate(way, &tx, governor, plan, port));
+        let direction = Direction::new(rx, tx, classifier, egress, settings, buffers);
+        Ok(match gate {
+            Some(gate) => direction.governed(gate),
+            None => direction,
+        })
     }
 
     /// The buffers that pieces of super-packets are made of on one way.
@@ -103,6 +114,38 @@ impl Builder<'_> {
         Mempool::create(self.eal, &config).map_err(|cause| LinkFault::Pieces { cause, sum })
     }
 
+    /// What keeps the transmit ring short.
+    fn gate(
+        &self,
+        way: Way,
+        tx: &TxQueue,
+        governor: GovernorPlan,
+        plan: &DirectionPlan,
+        port: &LinePort,
+    ) -> Gate {
+        let Choice { source, nudge, .. } = completion::drivers::choose(&port.info.driver);
+        let side = if way == Way::Up { 'b' } else { 'a' };
+        let heads = MempoolConfig {
+            cache: 0,
+            data_room: if tx.multi_segs() { gate::HEAD + HEADROOM } else { pool::BUFFER as u16 },
+            node: port.info.node,
+            ..MempoolConfig::new(format!("weir-{}{side}-heads", self.index), HEADS)
+        };
+        let speed = port.port.link().ok().and_then(|link| link.speed_mbps);
+        Gate::new(gate::Settings {
+            plan: governor,
+            source,
+            nudge,
+            ring: tx.ring(),
+            framing: if is_framed(&plan.overhead) { FRAMING } else { 0 },
+            // Needed for frames of others alone, and counted where it is missing then.
+            heads: (source == Source::Held).then(|| Mempool::create(self.eal, &heads).ok()).flatten(),
+            wire: plan
+                .bandwidth
+                .or_else(|| speed.map(|mbps| Rate::from_bits_per_sec(u64::from(mbps) * 1_000_000))),
+        })
+    }
+
     /// Seeds of a direction's random streams: from the secret, different for each direction.
     fn seeds(&self, way: Way) -> [u64; 2] {
         let secret = u128::from_le_bytes(self.secret);
@@ -112,7 +155,7 @@ impl Builder<'_> {
 }
 
 /// Attaches, configures and starts one port.
-fn open(
+pub(crate) fn open(
     eal: &Eal,
     plan: &PortPlan,
     name: String,
@@ -180,7 +223,20 @@ fn rx_offloads(lro: Toggle, gro: bool, driver: &str) -> RxOffloads {
 /// merged cannot be cut into what it was.
 const MARKED_BY_THE_SENDER: [&str; 2] = ["net_virtio_user", "net_vhost"];
 
+/// Whether the overhead is that of an Ethernet wire: what the port's own wire has too.
+fn is_framed(overhead: &Overhead) -> bool {
+    let network = if overhead.ip_length { ETHERNET as i16 } else { 0 };
+    overhead.framing == Framing::None && i32::from(overhead.bytes - network) == FRAMING as i32
+}
+
 /// One queue each way.
 fn pair(rx: Vec<RxQueue>, tx: Vec<TxQueue>) -> Option<(RxQueue, TxQueue)> {
     rx.into_iter().next().zip(tx.into_iter().next())
 }
+
+/// Buffers for first segments, of which each mark takes one: a ring has few marks, and what finds none
+/// is counted.
+const HEADS: u32 = 255;
+
+/// Preamble, FCS and gap of a frame on an Ethernet wire.
+const FRAMING: u32 = Overhead::ETHERNET.bytes as u32;

@@ -8,7 +8,9 @@
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::egress::Egress;
+use crate::flight::Flight;
 use crate::frame;
+use crate::gate::Gate;
 use crate::page::DirectionPage;
 use crate::receiver::{Receiver, Setup};
 use crate::sender::{LateCut, Sender};
@@ -97,6 +99,13 @@ impl Direction {
             link_speed,
             counters: Counters::default(),
         }
+    }
+
+    /// Keeps the transmit ring short from now on.
+    #[must_use]
+    pub fn governed(mut self, gate: Gate) -> Self {
+        self.sender.govern(gate);
+        self
     }
 
     /// One turn: send what is due, take in what has come, and send again if the wire was idle.
@@ -195,6 +204,18 @@ impl Direction {
         self.egress.exchange_sojourn(sojourn);
     }
 
+    /// What keeps the transmit ring short, if anything does.
+    pub fn gate(&self) -> Option<&Gate> {
+        self.sender.gate()
+    }
+
+    /// Gives away what was in flight since the last time, in exchange for an empty one.
+    pub fn exchange_flight(&mut self, flight: &mut Flight) {
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.exchange_flight(flight);
+        }
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
@@ -202,13 +223,17 @@ impl Direction {
         page.control = self.egress.control_stats();
         page.qdisc = Some(self.egress.qdisc().stats());
         page.limiter = self.egress.limiter().map(|limiter| *limiter.stats());
+        page.gate = self.sender.gate().map(Gate::report);
         page.link_up = self.link == Link::Up;
     }
 
     /// How large pieces may be at the rate of now.
     #[inline]
     fn refresh(&mut self) {
-        let rate = self.egress.rate().or(self.link_speed);
+        let rate = match (self.egress.rate(), self.sender.drain_rate()) {
+            (Some(shaped), Some(drained)) => Some(shaped.min(drained)),
+            (shaped, drained) => shaped.or(drained).or(self.link_speed),
+        };
         let late = self.sender.late();
         let offload = *late.offload();
         let policy = Policy::new(self.split, rate, &offload);
@@ -221,6 +246,7 @@ impl Direction {
         if self.link == Link::Up {
             return self.sender.send(now, &mut self.egress, &mut self.counters);
         }
+        self.sender.reap(now);
         self.hold(now);
         0
     }

@@ -5,9 +5,11 @@
 use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::frame;
+use crate::gate::Gate;
 use dpdk::{Burst, Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
+use shaper::units::Rate;
 use shaper::wire::ecn::{self, Rewrite};
 
 mod late_cut;
@@ -23,6 +25,8 @@ pub(crate) struct Sender {
     /// Pieces of several segments, and what stands behind one that the driver refused.
     late: LateCut,
     refused_since: Option<Instant>,
+    /// What keeps the ring short; without, it is filled as far as it goes.
+    gate: Option<Gate>,
 }
 
 /// How long one frame may stand at the head of the out-box while the link is up. A full ring at
@@ -38,17 +42,39 @@ const TX_BURSTS: usize = 2;
 impl Sender {
     /// A sender with nothing under way.
     pub(crate) const fn new(tx: TxQueue, late: LateCut) -> Self {
-        Self { tx, outbox: Burst::new(), outbox_bytes: 0, late, refused_since: None }
+        Self { tx, outbox: Burst::new(), outbox_bytes: 0, late, refused_since: None, gate: None }
     }
 
     pub(crate) fn into_queue(self) -> TxQueue {
         self.tx
     }
 
+    /// Keeps the ring short from now on.
+    pub(crate) fn govern(&mut self, gate: Gate) {
+        self.gate = Some(gate);
+    }
+
+    /// What keeps the ring short.
+    pub(crate) const fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// The same, to take its histograms away.
+    pub(crate) const fn gate_mut(&mut self) -> Option<&mut Gate> {
+        self.gate.as_mut()
+    }
+
     /// Whether nothing waits for the driver.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.outbox.is_empty() && !self.late.is_busy()
+    }
+
+    /// What the device was seen to send at, as far as that is known.
+    #[inline]
+    pub(crate) fn drain_rate(&self) -> Option<Rate> {
+        let bytes = self.gate.as_ref()?.governor().rate();
+        (bytes > 0).then(|| Rate::from_bits_per_sec(bytes.saturating_mul(8)))
     }
 
     /// What is cut late, and what is left to the port.
@@ -64,8 +90,11 @@ impl Sender {
     }
 
     /// The link came up: what stands at the head is given its time again.
-    pub(crate) const fn link_up(&mut self) {
+    pub(crate) fn link_up(&mut self) {
         self.refused_since = None;
+        if let Some(gate) = &mut self.gate {
+            gate.link_up();
+        }
     }
 
     /// Gives up what waits for the driver.
@@ -75,10 +104,20 @@ impl Sender {
         }
         self.outbox_bytes = 0;
         self.late.flush(loss, losses);
+        self.settle();
+    }
+
+    /// Looks for completions.
+    #[inline]
+    pub(crate) fn reap(&mut self, now: Instant) {
+        if let Some(gate) = &mut self.gate {
+            gate.reap(now, &mut self.tx);
+        }
     }
 
     /// Sends what is due; returns how many packets the driver took.
     pub(crate) fn send(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) -> usize {
+        self.reap(now);
         let mut moved = 0;
         for _ in 0..TX_BURSTS {
             self.fill(now, egress, counters);
@@ -90,15 +129,43 @@ impl Sender {
                 break;
             }
         }
+        self.hold(now, egress);
         moved
+    }
+
+    /// Tells the gate if frames stay behind that are due.
+    #[inline]
+    fn hold(&mut self, now: Instant, egress: &Egress<Mbuf>) {
+        let Some(gate) = &mut self.gate else { return };
+        if !self.outbox.is_empty() {
+            gate.refused();
+        } else if !gate.admits(0, 0)
+            && (self.late.is_busy() || egress.next_wakeup().is_some_and(|due| due <= now))
+        {
+            gate.hold(now);
+        }
+    }
+
+    /// Whether the gate lets another frame into the out-box.
+    #[inline]
+    fn admits(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.admits(self.outbox_bytes, self.outbox.len()))
+    }
+
+    /// The out-box was emptied otherwise than into the ring.
+    fn settle(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.settle();
+        }
     }
 
     /// Moves due packets into the out-box.
     #[inline]
     fn fill(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) {
-        while self.outbox.room() > 0 {
+        while self.outbox.room() > 0 && self.admits() {
             if self.late.is_busy() {
-                self.outbox_bytes += self.late.emit(&mut self.outbox, counters);
+                let (outbox, bytes) = (&mut self.outbox, self.outbox_bytes);
+                self.outbox_bytes = self.late.emit(outbox, bytes, self.gate.as_mut(), counters);
                 if self.late.is_busy() {
                     break;
                 }
@@ -111,6 +178,9 @@ impl Sender {
             let len = delivery.len;
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
             let Some(packet) = self.late.pass(packet, counters) else { continue };
+            if let Some(gate) = &mut self.gate {
+                gate.admitted(self.outbox_bytes, self.outbox.len());
+            }
             self.outbox_bytes += u64::from(len);
             // There is room: a packet handed back would be freed here, uncounted.
             let _ = self.outbox.push(packet);
@@ -123,7 +193,10 @@ impl Sender {
     #[inline]
     fn push(&mut self, now: Instant, counters: &mut Counters) -> usize {
         self.outbox_bytes -= self.late.prepare(&mut self.tx, &mut self.outbox, counters);
-        let sent = self.tx.burst(&mut self.outbox);
+        let sent = match &mut self.gate {
+            Some(gate) => gate.burst(now, &mut self.tx, &mut self.outbox),
+            None => self.tx.burst(&mut self.outbox),
+        };
         self.late.gone(sent);
         let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(frame::wire_len(packet))).sum();
         counters.sent.packets += sent as u64;
@@ -154,6 +227,9 @@ impl Sender {
             counters.losses.add(Loss::Refused, len);
             self.late.gone(1);
             self.refused_since = None;
+            if self.outbox.is_empty() {
+                self.settle();
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::counters::{Counters, Loss, Losses, Supers, Tally};
 use crate::frame;
+use crate::gate::Gate;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy, gathered, head_of, wire_bytes};
 use dpdk::mbuf::flags;
@@ -40,6 +41,35 @@ struct Cutting {
     next: u16,
     /// What of it has not gone to the out-box.
     left: Tally,
+}
+
+/// Room on the way out.
+struct Room<'a> {
+    outbox: &'a mut Burst,
+    bytes: u64,
+    gate: Option<&'a mut Gate>,
+}
+
+impl Room<'_> {
+    /// Whether one more frame may go.
+    #[inline]
+    fn admits(&self) -> bool {
+        let frames = self.outbox.len();
+        self.outbox.room() > 0 && self.gate.as_ref().is_none_or(|gate| gate.admits(self.bytes, frames))
+    }
+
+    /// Puts it into the out-box; returns its bytes on the wire.
+    #[inline]
+    fn put(&mut self, packet: Mbuf) -> u32 {
+        let len = frame::wire_len(&packet);
+        if let Some(gate) = &mut self.gate {
+            gate.admitted(self.bytes, self.outbox.len());
+        }
+        self.bytes += u64::from(len);
+        // There is room: a packet handed back would be freed here, uncounted.
+        let _ = self.outbox.push(packet);
+        len
+    }
 }
 
 impl LateCut {
@@ -136,79 +166,73 @@ impl LateCut {
         self.cutting = Some(Cutting { packet, request, per_piece, next: 0, left });
     }
 
-    /// Goes on with what waits here, as far as the out-box has room. Returns the bytes put there.
-    pub(crate) fn emit(&mut self, outbox: &mut Burst, counters: &mut Counters) -> u64 {
-        let mut bytes = 0;
-        while outbox.room() > 0 {
+    /// Goes on with what waits here, as far as the out-box has room and the gate lets frames pass.
+    /// `bytes` are those in the out-box; returns how many there are now.
+    pub(crate) fn emit(
+        &mut self,
+        outbox: &mut Burst,
+        bytes: u64,
+        gate: Option<&mut Gate>,
+        counters: &mut Counters,
+    ) -> u64 {
+        let mut room = Room { outbox, bytes, gate };
+        while room.admits() {
             if let Some(cutting) = self.cutting.take() {
-                let (left, done) = (cutting.left, self.go_on(cutting, outbox, counters));
-                bytes += left.bytes - done.bytes;
+                self.go_on(cutting, &mut room, counters);
                 if self.cutting.is_some() {
                     break;
                 }
             } else if let Some(packet) = self.held.pop() {
                 if let Some(packet) = self.pass(packet, counters) {
-                    bytes += u64::from(frame::wire_len(&packet));
-                    // There is room: a packet handed back would be freed here, uncounted.
-                    let _ = outbox.push(packet);
+                    room.put(packet);
                 }
             } else {
                 break;
             }
         }
-        bytes
+        room.bytes
     }
 
-    /// Builds pieces of what is being cut, and returns what of it was not put into the out-box.
-    fn go_on(&mut self, mut cutting: Cutting, outbox: &mut Burst, counters: &mut Counters) -> Tally {
-        let error = self.build(&mut cutting, outbox, &mut counters.supers);
-        let left = cutting.left;
-        match error {
-            None if left.packets == 0 => {}
+    /// Builds pieces of what is being cut.
+    fn go_on(&mut self, mut cutting: Cutting, room: &mut Room<'_>, counters: &mut Counters) {
+        let loss = match self.build(&mut cutting, room, &mut counters.supers) {
+            Ok(()) if cutting.left.packets == 0 => return,
             // The out-box is full, or empties and gives buffers back.
-            None => self.cutting = Some(cutting),
-            Some(MbufError::Exhausted) if !outbox.is_empty() => self.cutting = Some(cutting),
-            Some(MbufError::Exhausted) => {
-                counters.losses.add_all(Loss::NoBuffer, left);
-                return left;
-            }
-            Some(_) => {
-                counters.losses.add_all(Loss::Segments, left);
-                return left;
-            }
-        }
-        left
+            Ok(()) => return self.cutting = Some(cutting),
+            Err(MbufError::Exhausted) if !room.outbox.is_empty() => return self.cutting = Some(cutting),
+            Err(MbufError::Exhausted) => Loss::NoBuffer,
+            Err(_) => Loss::Segments,
+        };
+        counters.losses.add_all(loss, cutting.left);
     }
 
-    fn build(&mut self, cutting: &mut Cutting, outbox: &mut Burst, supers: &mut Supers) -> Option<MbufError> {
+    fn build(
+        &mut self,
+        cutting: &mut Cutting,
+        room: &mut Room<'_>,
+        supers: &mut Supers,
+    ) -> Result<(), MbufError> {
         let mut copy = head_of();
         let head = gathered(&cutting.packet, &mut copy);
-        let Ok(plan) = Plan::new(head, cutting.packet.pkt_len(), &cutting.request) else {
-            return Some(MbufError::NoRoom);
-        };
+        let plan =
+            Plan::new(head, cutting.packet.pkt_len(), &cutting.request).map_err(|_| MbufError::NoRoom)?;
         let plan = plan.with_segs_per_piece(cutting.per_piece);
         let frame = plan.offload();
-        let start = plan.cut(cutting.next)?.payload.start;
-        let mut cursor = cutting.packet.cursor(start);
-        while outbox.room() > 0 && cutting.left.packets > 0 {
-            match self.pieces.build(&plan, frame.as_ref(), &self.offload, cutting.next, &mut cursor) {
-                Ok((built, _)) => {
-                    cutting.next += 1;
-                    cutting.left.packets -= 1;
-                    let len = frame::wire_len(&built.packet);
-                    cutting.left.bytes -= u64::from(len);
-                    if frame::is_segmented(&built.packet) {
-                        supers.tso.add(len);
-                    } else {
-                        supers.checksum_offload += u64::from(frame::asks_the_driver(&built.packet));
-                    }
-                    // There is room.
-                    let _ = outbox.push(built.packet);
-                }
-                Err(error) => return Some(error),
+        let Some(next) = plan.cut(cutting.next) else { return Ok(()) };
+        let mut cursor = cutting.packet.cursor(next.payload.start);
+        while cutting.left.packets > 0 && room.admits() {
+            let (built, _) =
+                self.pieces.build(&plan, frame.as_ref(), &self.offload, cutting.next, &mut cursor)?;
+            if frame::is_segmented(&built.packet) {
+                supers.tso.add(frame::wire_len(&built.packet));
+            } else {
+                supers.checksum_offload += u64::from(frame::asks_the_driver(&built.packet));
             }
+            cutting.next += 1;
+            cutting.left.packets -= 1;
+            cutting.left.bytes -= u64::from(room.put(built.packet));
         }
-        None
+        Ok(())
     }
 
     /// Shows what is new in the out-box to the driver where something is asked of it. Takes the frame

@@ -3,12 +3,15 @@
 use dpdk::testing::TestEal;
 use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring, TxOffloads};
 use engine::classify::{Classifier, Wants};
+use engine::completion::source::{Nudge, Source};
 use engine::counters::{Counters, Loss, Tally};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::frame;
+use engine::gate::{self, Gate};
 use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
+use engine::plan::GovernorPlan;
 use engine::pool::{self, PieceSum};
 use engine::sojourn::Sojourn;
 use engine::split::offload::Offload;
@@ -39,6 +42,8 @@ pub struct Lane {
     pub pool: Mempool,
     /// What pieces of super-packets are made of.
     pub pieces: Mempool,
+    /// Where frames of others get a first segment from.
+    pub heads: Mempool,
     /// Put into the inlet so far, and taken from the outlet.
     pub fed: Tally,
     pub taken: Tally,
@@ -67,6 +72,11 @@ pub struct Plan {
     pub offload: Offload,
     /// Buffers for pieces of super-packets.
     pub piece_buffers: u32,
+    /// Keeps the outlet short, with completions from `source`.
+    pub governor: Option<GovernorPlan>,
+    pub source: Source,
+    /// Rate of the wire, as far as the gate is told.
+    pub wire: Option<u64>,
 }
 
 impl Default for Plan {
@@ -84,6 +94,9 @@ impl Default for Plan {
             gro: false,
             offload: Offload::NONE,
             piece_buffers: 4095,
+            governor: None,
+            source: Source::Held,
+            wire: None,
         }
     }
 }
@@ -220,13 +233,14 @@ impl<'a> Rig<'a> {
             lane.drain();
         }
         self.check();
+        drop(self.worker);
         for lane in &mut self.lanes {
             discard(&lane.inlet);
-            assert_eq!(lane.pool.in_use(), 0, "mbufs are missing from the pool");
-            assert_eq!(lane.pool.available(), lane.pool.size());
-            assert_eq!(lane.pieces.in_use(), 0, "buffers of pieces are missing from their pool");
+            for pool in [&lane.pool, &lane.heads, &lane.pieces] {
+                assert_eq!(pool.in_use(), 0, "mbufs are missing from the pool");
+                assert_eq!(pool.available(), pool.size());
+            }
         }
-        drop(self.worker);
         for port in self.lanes.iter_mut().flat_map(|lane| &mut lane.ports) {
             port.close().unwrap();
             self.eal.detach(port.name()).unwrap();
@@ -243,6 +257,8 @@ impl Lane {
             ..MempoolConfig::new(format!("lane{id}"), plan.mbufs)
         };
         let pool = Mempool::create(eal, &config).unwrap();
+        let heads = MempoolConfig { cache: 0, ..MempoolConfig::new(format!("lane{id}-heads"), 255) };
+        let heads = Mempool::create(eal, &heads).unwrap();
         let inlet = Ring::create(eal, &format!("lane{id}-in"), INLET).unwrap();
         let outlet = Ring::create(eal, &format!("lane{id}-out"), plan.outlet).unwrap();
         let mut ports = vec![Ring::port(eal, &format!("lane{id}"), &inlet, &outlet).unwrap()];
@@ -287,9 +303,21 @@ impl Lane {
             link_speed: None,
             offload: plan.offload,
         };
-        let direction = Direction::new(rx.swap_remove(0), tx, classifier, egress, settings, &pieces);
+        let mut direction = Direction::new(rx.swap_remove(0), tx, classifier, egress, settings, &pieces);
+        if let Some(governor) = plan.governor {
+            direction = direction.governed(Gate::new(gate::Settings {
+                plan: governor,
+                source: plan.source,
+                nudge: Nudge::None,
+                // The ring does not always take what its descriptors promise.
+                ring: u16::try_from(plan.outlet).unwrap(),
+                framing: 0,
+                heads: Some(heads.clone()),
+                wire: plan.wire.map(Rate::from_bits_per_sec),
+            }));
+        }
         let (fed, taken) = (Tally::default(), Tally::default());
-        let lane = Self { inlet, outlet, pool, pieces, fed, taken, missed: 0, ports };
+        let lane = Self { inlet, outlet, pool, pieces, heads, fed, taken, missed: 0, ports };
         (lane, direction)
     }
 
@@ -331,6 +359,15 @@ impl Lane {
         let before = self.taken;
         self.each_sent(|_| ());
         Tally { packets: self.taken.packets - before.packets, bytes: self.taken.bytes - before.bytes }
+    }
+
+    /// Takes one frame that was sent, to be freed later.
+    pub fn take_one(&mut self) -> Option<Mbuf> {
+        let mut burst = Burst::new();
+        self.outlet.dequeue_up_to(&mut burst, 1);
+        let mbuf = burst.pop()?;
+        self.taken.add(mbuf.pkt_len());
+        Some(mbuf)
     }
 
     /// Shows every frame that was sent, then frees it.
