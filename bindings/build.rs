@@ -21,7 +21,11 @@ fn build() -> Result<(), String> {
     for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "LIBCLANG_PATH"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    let cflags = find_dpdk()?;
+    let mut cflags = find_dpdk()?;
+    if with_gso() {
+        println!("cargo::rustc-link-lib=dylib=rte_gso");
+        cflags.push("-DWITH_GSO".into());
+    }
     compile_shim(&cflags)?;
     generate(&cflags)
 }
@@ -107,6 +111,11 @@ fn generate(cflags: &[String]) -> Result<(), String> {
 
 fn with_vhost() -> bool {
     std::env::var_os("CARGO_FEATURE_VHOST").is_some()
+}
+
+/// DPDK's own segmentation, which ours is measured against.
+fn with_gso() -> bool {
+    std::env::var_os("CARGO_FEATURE_GSO").is_some()
 }
 
 /// A message to cargo ends with its line.
@@ -195,6 +204,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_vhost_get_mem_table",
     "rte_vhost_get_negotiated_features",
     "rte_vhost_get_vhost_vring",
+    "rte_gso_segment",
 ];
 
 const TYPES: &[&str] = &[
@@ -204,6 +214,7 @@ const TYPES: &[&str] = &[
     "rte_eth_txconf",
     "rte_eth_stats",
     "rte_ether_addr",
+    "rte_gso_ctx",
 ];
 
 /// Structs that are only handed back to DPDK.
