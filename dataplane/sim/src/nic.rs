@@ -4,7 +4,8 @@
 //! The wire sends one frame after the other at its exact rate. A frame that has left completes
 //! `delay` later, and completions are told in the order of the ring, coalesced as `ethtool -C` says:
 //! when `tx_frames` are complete or the first of them has waited `tx_usecs`. What really happened on
-//! the wire is in the truth log ([`Nic::left`]), which no driver could read.
+//! the wire is in the truth log ([`Nic::left`]), which no driver could read. A frame that the card
+//! segments ([`Nic::submit_train`]) leaves as its segments and completes as one.
 
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -39,21 +40,32 @@ pub struct Frame {
 pub struct Nic {
     config: Config,
     in_ring: u32,
-    waiting: VecDeque<(Instant, Frame)>,
+    waiting: VecDeque<Waiting>,
     /// Left the wire; completes at the time.
     completing: VecDeque<(Instant, Frame)>,
     wire: Wire,
     left: VecDeque<Left>,
 }
 
-/// The truth about one frame.
+/// A frame in the ring.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    submitted: Instant,
+    frame: Frame,
+    /// Bytes of each segment but the last.
+    each: u32,
+    /// Bytes that have left.
+    sent: u32,
+}
+
+/// The truth about one frame, or about one segment of a frame that the card segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// When it was given to the card.
     pub submitted: Instant,
     /// When its last bit had left, rounded up.
     pub left: Instant,
-    /// What it was.
+    /// What it was; of a segment its bytes, and with the last one the descriptors.
     pub frame: Frame,
 }
 
@@ -110,11 +122,20 @@ impl Nic {
     /// # Errors
     /// The frame, when the ring has no room for it.
     pub fn submit(&mut self, now: Instant, frame: Frame) -> Result<(), Frame> {
+        self.submit_train(now, frame, frame.bytes)
+    }
+
+    /// Puts a frame into the ring that the card cuts: into segments of `each` bytes on the wire, and
+    /// the rest.
+    ///
+    /// # Errors
+    /// The frame, when the ring has no room for it.
+    pub fn submit_train(&mut self, now: Instant, frame: Frame, each: u32) -> Result<(), Frame> {
         if frame.descriptors > self.room() {
             return Err(frame);
         }
         self.in_ring += frame.descriptors;
-        self.waiting.push_back((now, frame));
+        self.waiting.push_back(Waiting { submitted: now, frame, each, sent: 0 });
         Ok(())
     }
 
@@ -142,16 +163,22 @@ impl Nic {
     /// Sends what can have left by `now`.
     fn advance(&mut self, now: Instant) {
         let rate = self.config.rate.bits_per_sec();
-        while let Some((submitted, frame)) = self.waiting.front().copied() {
-            let Some(left) = self.wire.sent(submitted, frame.bytes, rate).filter(|wire| wire.end() <= now)
-            else {
+        while let Some(Waiting { submitted, frame, each, sent }) = self.waiting.front_mut() {
+            let bytes = (frame.bytes - *sent).min(*each);
+            let Some(left) = self.wire.sent(*submitted, bytes, rate).filter(|wire| wire.end() <= now) else {
                 return;
             };
             self.wire = left;
-            self.waiting.pop_front();
-            self.left.push_back(Left { submitted, left: left.end(), frame });
-            let previous = self.completing.back().map_or(Instant::ZERO, |(at, _)| *at);
-            self.completing.push_back(((left.end() + self.config.delay).max(previous), frame));
+            *sent += bytes;
+            let is_last = *sent >= frame.bytes;
+            let (submitted, frame) = (*submitted, *frame);
+            let descriptors = if is_last { frame.descriptors } else { 0 };
+            self.left.push_back(Left { submitted, left: left.end(), frame: Frame { bytes, descriptors } });
+            if is_last {
+                self.waiting.pop_front();
+                let previous = self.completing.back().map_or(Instant::ZERO, |(at, _)| *at);
+                self.completing.push_back(((left.end() + self.config.delay).max(previous), frame));
+            }
         }
     }
 
@@ -262,6 +289,17 @@ mod tests {
         let exact = (1_250_u128 * 100_000 * 8_000_000_000).div_ceil(999_999_937);
         nic.reap(Instant::from_nanos(exact as u64));
         assert_eq!(nic.left().last().map(|left| u128::from(left.left.as_nanos())), Some(exact));
+    }
+
+    #[test]
+    fn a_train_leaves_in_segments_and_completes_at_once() {
+        let mut nic = Nic::new(config());
+        let train = Frame { bytes: 3_125, descriptors: 3 };
+        nic.submit_train(at(0), train, 1_250).unwrap();
+        assert_eq!(frames_at(&mut nic, 24), 0);
+        assert_eq!(frames_at(&mut nic, 25), 3);
+        let left: Vec<_> = nic.left().map(|left| (left.left, left.frame.bytes)).collect();
+        assert_eq!(left, [(at(10), 1_250), (at(20), 1_250), (at(25), 625)]);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Tcp {
             return None;
         }
         if self.room() == 0 {
-            self.limited = self.window() < self.most;
+            self.held(true);
             return None;
         }
         let segment = Segment { transmission: self.transmissions, state: State::InFlight };
@@ -147,12 +147,12 @@ impl Tcp {
 
     /// Segments that may be sent now.
     pub(super) fn room(&self) -> usize {
-        self.window().min(self.most).saturating_sub(self.in_flight)
+        self.window().saturating_sub(self.in_flight)
     }
 
-    /// Segments that the congestion control lets be on their way; at least one.
+    /// Segments that may be on their way; at least one.
     pub(super) fn window(&self) -> usize {
-        (self.congestion.window() as usize).max(1)
+        (self.congestion.window() as usize).max(1).min(self.most)
     }
 
     /// Whether a segment has to be sent again.
@@ -160,9 +160,9 @@ impl Tcp {
         !self.lost.is_empty()
     }
 
-    /// Whether the window, or something else, is what holds the sender back.
+    /// The window, or something else, holds the sender back.
     pub(super) fn held(&mut self, by_window: bool) {
-        self.limited = by_window;
+        self.limited = by_window && self.congestion.window() < self.most as f64;
     }
 
     /// Segments on their way.
