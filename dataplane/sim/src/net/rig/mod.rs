@@ -15,7 +15,7 @@ pub mod port;
 pub mod tally;
 
 pub use limiter::Limit;
-pub use port::{Release, Setup};
+pub use port::{Release, Setup, TakenIn};
 pub use tally::{Level, Values, jain};
 
 use super::event::{Events, is_due};
@@ -67,10 +67,8 @@ pub struct Seen {
     pub in_flight: Level,
     /// Bytes that might be there; `u32::MAX` for all that the ring holds.
     pub limit: Level,
-    /// Pieces that went through the discipline, and the segments of them.
-    pub pieces: u64,
-    /// See `pieces`.
-    pub segments: u64,
+    /// What went into the discipline.
+    pub taken_in: TakenIn,
 }
 
 #[derive(Debug)]
@@ -173,9 +171,10 @@ impl Rig {
 
     /// What was seen.
     pub fn seen(&mut self) -> &mut Seen {
-        let (pieces, segments) = self.port.taken_in();
-        self.seen.pieces += pieces;
-        self.seen.segments += segments;
+        let TakenIn { pieces, segments, lost } = self.port.taken_in();
+        self.seen.taken_in.pieces += pieces;
+        self.seen.taken_in.segments += segments;
+        self.seen.taken_in.lost += lost;
         &mut self.seen
     }
 

@@ -70,6 +70,17 @@ pub struct Departure {
     pub cargo: Cargo,
 }
 
+/// What went into the discipline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakenIn {
+    /// Pieces.
+    pub pieces: u64,
+    /// Segments that they were or will be.
+    pub segments: u64,
+    /// Segments lost there.
+    pub lost: u64,
+}
+
 /// A port.
 #[derive(Debug)]
 pub struct Port {
@@ -87,8 +98,7 @@ pub struct Port {
     /// In the ring, not reaped yet, with their bytes on the wire.
     unreaped: VecDeque<(Cargo, u32)>,
     in_flight: u32,
-    pieces: u64,
-    segments: u64,
+    taken_in: TakenIn,
     /// No longer below its sender: see [`Release`]; or lost in the discipline.
     released: Vec<Cargo>,
     departures: Vec<Departure>,
@@ -112,8 +122,7 @@ impl Port {
             begun: 0,
             unreaped: VecDeque::new(),
             in_flight: 0,
-            pieces: 0,
-            segments: 0,
+            taken_in: TakenIn::default(),
             released: Vec::new(),
             departures: Vec::new(),
         })
@@ -163,9 +172,9 @@ impl Port {
         self.limiter.limit()
     }
 
-    /// Pieces that went into the discipline, and the segments in them, since the last call.
-    pub fn taken_in(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.pieces), std::mem::take(&mut self.segments))
+    /// What went into the discipline since the last call.
+    pub fn taken_in(&mut self) -> TakenIn {
+        std::mem::take(&mut self.taken_in)
     }
 
     /// The card.
@@ -217,8 +226,11 @@ impl Port {
     }
 
     fn dequeue(&mut self, now: Instant) -> Option<Cargo> {
-        let released = &mut self.released;
-        let next = self.qdisc.dequeue(now, &mut self.dice, &mut |cargo, _| released.push(cargo))?;
+        let (released, lost) = (&mut self.released, &mut self.taken_in.lost);
+        let next = self.qdisc.dequeue(now, &mut self.dice, &mut |cargo, _| {
+            *lost += u64::from(cargo.segments());
+            released.push(cargo);
+        })?;
         Some(Cargo { ds: next.ds, ..next.packet })
     }
 
@@ -235,10 +247,13 @@ impl Port {
                 len: cargo.frame_len(),
                 ..Arrival::default()
             };
-            self.pieces += u64::from(cargo.segments().div_ceil(each));
-            self.segments += u64::from(cargo.segments());
-            let released = &mut self.released;
-            let mut doomed = |cargo: Cargo, _: DropReason| released.push(cargo);
+            self.taken_in.pieces += u64::from(cargo.segments().div_ceil(each));
+            self.taken_in.segments += u64::from(cargo.segments());
+            let (released, lost) = (&mut self.released, &mut self.taken_in.lost);
+            let mut doomed = |cargo: Cargo, _: DropReason| {
+                *lost += u64::from(cargo.segments());
+                released.push(cargo);
+            };
             self.qdisc.enqueue(now, &mut self.dice, &arrival, cargo.pieces(each), &mut doomed);
         }
     }

@@ -69,6 +69,11 @@ impl Values {
         Duration::from_nanos(self.quantile(share))
     }
 
+    /// The average; 0 of none.
+    pub fn mean(&self) -> u64 {
+        self.0.iter().sum::<u64>() / self.0.len().max(1) as u64
+    }
+
     /// How many.
     pub fn count(&self) -> usize {
         self.0.len()
