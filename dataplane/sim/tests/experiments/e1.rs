@@ -1,49 +1,183 @@
-use super::*;
+//! E1: TCP streams on a 100 Mbit/s card with TSO, under fq_codel. What lies in the ring is served first
+//! come first served, whatever the discipline above thinks.
+//!
+//! Recorded in 2015 with two streams: with TSO autosizing a limit of 89908 and 62 to 28 Mbit/s; with the
+//! limit set to 3000 by hand 45 to 45.
 
-fn run(name: &str, n: usize, setup: Setup, sock: impl Fn(usize) -> Socket, rtt_us: u64) {
-    let path = Path { one_way: us(rtt_us / 2), rx_usecs: us(50) };
-    let mut rig = Rig::new(setup, path).unwrap();
-    for i in 0..n {
-        rig.add_stream(Instant::ZERO + ms(7 * i as u64), sock(i), DsField::ip(0));
+use super::*;
+use sim::net::rig::jain;
+use sim::net::sender::{Reno, Supply};
+use sim::net::{Rig, Tcp};
+
+/// What was seen in seconds of a run.
+struct Seconds {
+    /// Bytes of each stream on the wire, by second.
+    left: Vec<Vec<f64>>,
+}
+
+impl Seconds {
+    fn of(rig: &mut Rig, seconds: u64) -> Self {
+        let second = |_| {
+            rig.measure();
+            rig.run(ms(1_000));
+            rig.left()
+        };
+        Self { left: (0..seconds).map(second).collect() }
     }
-    let probe = rig.add_probe(Source::every(98, ms(1)).jittered(3), DsField::ip(0));
-    let mut seconds = Vec::new();
-    let t = std::time::UNIX_EPOCH;
-    for s in 0..20 {
-        rig.measure();
-        rig.run(ms(1000));
-        let left = rig.left();
-        if s < 10 || s==19 { seconds.push(left.iter().map(|b| format!("{:.1}", b * 8e-6)).collect::<Vec<_>>().join("/") + &format!(" j{:.4}", sim::net::rig::jain(&left))); }
+
+    /// Jain's index of the least fair of them.
+    fn worst(&self) -> f64 {
+        self.left.iter().map(|second| jain(second)).fold(1.0, f64::min)
     }
-    let arrived = rig.arrived();
-    let added = rig.added(probe).span(0.99);
-    let now = rig.now();
-    let seen = rig.seen();
-    println!("{name}: limit {} in_flight p99 {} res p99 {} ping {} good {:.2} wire {:.2} cpu {:?}", seen.limit.most(), seen.in_flight.quantile(now, 0.99), seen.residence.span(0.99).as_micros(), added.as_micros(), arrived as f64*8e-6, seen.wire_bytes as f64*8e-6, t);
-    println!("   {}", seconds.join("  "));
+
+    /// Mbit/s of the first stream and of the least.
+    fn rates(&self) -> String {
+        let streams = self.left[0].len();
+        let sum = |nth: usize| self.left.iter().map(|second| second[nth]).sum::<f64>();
+        let rate = |bytes: f64| bytes * 8.0 / self.left.len() as f64 / 1e6;
+        let least = (0..streams).map(sum).fold(f64::INFINITY, f64::min);
+        format!("{:.1}/{:.1}", rate(sum(0)), rate(least))
+    }
+}
+
+/// Seven seconds after the first three, and all in all.
+fn row(table: &mut Table, name: &str, case: Case) -> (f64, Outcome) {
+    let mut rig = case.start();
+    rig.run(ms(3_000));
+    let seconds = Seconds::of(&mut rig, 7);
+    let outcome = case::measure(&mut rig, case.setup.card, ms(3_000));
+    table.row([
+        name.into(),
+        case.streams.to_string(),
+        in_bytes(outcome.limit),
+        outcome.in_flight.to_string(),
+        seconds.rates(),
+        format!("{:.4}", seconds.worst()),
+        in_mbit(outcome.goodput),
+        in_us(outcome.ping),
+        outcome.lost.to_string(),
+    ]);
+    (seconds.worst(), outcome)
 }
 
 #[test]
-fn explore() {
-    let setup = |limit, split, qdisc| Setup { card: card(100, 512), qdisc, split, limit, release: Release::Completion };
-    let auto = |_| Socket::new(cubic(), Tso::Autosized);
-    let autot = |_| Socket::new(cubic(), Tso::Autosized).with_small_queue();
-    let whole = |_| Socket::new(cubic(), Tso::Whole).with_small_queue();
-    let capped = |i: usize| Socket::new(cubic().capped([128, 64][i % 2]), Tso::Autosized);
-    for (name, n, rtt) in [("two", 2, 200), ("eight", 8, 200), ("two 2ms", 2, 2_000)] {
-        println!("=== {name}");
-        run("no weir, free", n, setup(Limit::Ring, Split::Never, no_qdisc()), auto, rtt);
-        run("no weir, tsq", n, setup(Limit::Ring, Split::Never, no_qdisc()), autot, rtt);
-        run("ring fq_codel free", n, setup(Limit::Ring, Split::Never, fq_codel()), auto, rtt);
-        run("ring fq_codel tsq", n, setup(Limit::Ring, Split::Never, fq_codel()), autot, rtt);
-        run("ring fq_codel capped", n, setup(Limit::Ring, Split::Never, fq_codel()), capped, rtt);
-        run("stock fq_codel tsq", n, setup(Limit::Stock(0), Split::Never, fq_codel()), autot, rtt);
-        run("stock 89908 fq_codel tsq", n, setup(Limit::Stock(89908), Split::Never, fq_codel()), autot, rtt);
-        run("stock 89908 fq_codel capped", n, setup(Limit::Stock(89908), Split::Never, fq_codel()), capped, rtt);
-        run("stock fq_codel whole tsq", n, setup(Limit::Stock(0), Split::Never, fq_codel()), whole, rtt);
-        run("governed tsq", n, setup(Limit::Governed, Split::AUTO, fq_codel()), autot, rtt);
-        run("governed free", n, setup(Limit::Governed, Split::AUTO, fq_codel()), auto, rtt);
-        run("governed capped", n, setup(Limit::Governed, Split::AUTO, fq_codel()), capped, rtt);
-        run("governed free cake", n, setup(Limit::Governed, Split::AUTO, cake()), auto, rtt);
+fn streams_are_as_fair_as_the_ring_is_short() {
+    let mut table = Table::new(
+        "E1: 100 Mbit/s, ring 512, CUBIC, fq_codel; Jain's index of the worst of 7 seconds after the third;\n\
+         # limit and bytes in flight (p99), Mbit/s of the first and the least stream, ping beyond idle (p99)",
+        &["case", "streams", "limit", "in flight", "Mbit/s each", "worst", "goodput", "ping us", "lost"],
+    );
+    let ring =
+        Setup { split: Split::Never, cutter: Cutter::Card, limit: Limit::Ring, ..weir(slow(), fq_codel()) };
+    let stock = Setup { limit: Limit::Stock(0), ..ring };
+    let case = |setup, socket| Case { setup, streams: 2, socket, ping: 0 };
+    let without = case(Setup { qdisc: no_qdisc(), ..ring }, local);
+    for streams in [2, 8] {
+        let mut row = |name: &str, case| row(&mut table, name, Case { streams, ..case });
+        let (_, bare) = row("no weir", without);
+        let (uncut, _) = row("fault: whole ring", case(ring, local));
+        let (capped_uncut, _) = row("fault: whole ring, windows 2:1", case(ring, capped));
+        let (bql, _) = row("stock limits", case(stock, local));
+        row("whole ring outgrown", case(ring, remote));
+        assert!(uncut < 0.8 && capped_uncut < 0.92, "{uncut} {capped_uncut}");
+        // Eight keep stock limits short themselves.
+        assert!(bql < 0.9 || streams == 8, "{bql}");
+        for (name, socket) in SENDERS {
+            let (worst, outcome) = row(&format!("governed{name}"), case(weir(slow(), fq_codel()), socket));
+            check(worst, &outcome, &bare);
+        }
+        let (worst, outcome) = row("governed, cake", case(weir(slow(), cake()), remote));
+        check(worst, &outcome, &bare);
     }
+    snapshot("e1", &[table]);
 }
+
+fn check(worst: f64, outcome: &Outcome, bare: &Outcome) {
+    assert!(worst >= 0.999, "{worst} {outcome:?}");
+    assert!(outcome.limit <= 8_886, "{outcome:?}");
+    assert!(outcome.goodput >= 0.99 * bare.goodput, "{outcome:?} {bare:?}");
+}
+
+/// Ten minutes: no second is unfair, and no minute differs from another.
+#[test]
+fn two_streams_do_not_drift_in_600_seconds() {
+    no_drift(2, "e1_600s_2");
+}
+
+#[test]
+fn eight_streams_do_not_drift_in_600_seconds() {
+    no_drift(8, "e1_600s_8");
+}
+
+fn no_drift(streams: u64, name: &str) {
+    let mut table = Table::new(
+        "E1 for 600 s, governed, free-running CUBIC from other hosts: by the minute, after the third second",
+        &["minute", "streams", "Mbit/s each", "worst second", "whole minute", "limit", "lost"],
+    );
+    let case = Case { setup: weir(slow(), fq_codel()), streams, socket: remote, ping: 0 };
+    let mut rig = case.start();
+    rig.run(ms(3_000));
+    for minute in 1..=10 {
+        let (mut limit, mut lost) = (0, 0);
+        let mut left = Vec::new();
+        for _ in 0..60 {
+            left.extend(Seconds::of(&mut rig, 1).left);
+            limit = limit.max(rig.seen().limit.most());
+            lost += rig.seen().moved.lost;
+        }
+        let whole: Vec<f64> =
+            (0..left[0].len()).map(|nth| left.iter().map(|second| second[nth]).sum()).collect();
+        let seconds = Seconds { left };
+        table.row([
+            minute.to_string(),
+            streams.to_string(),
+            seconds.rates(),
+            format!("{:.6}", seconds.worst()),
+            format!("{:.6}", jain(&whole)),
+            limit.to_string(),
+            lost.to_string(),
+        ]);
+        assert!(seconds.worst() >= 0.999 && jain(&whole) >= 0.9995 && limit <= 8_886, "minute {minute}");
+        assert!(lost > 0, "the windows are those of a sawtooth");
+    }
+    snapshot(name, &[table]);
+}
+
+/// The card of 2015.
+fn slow() -> nic::Config {
+    card(100, 512)
+}
+
+/// Of other hosts: nothing but the window holds them back.
+fn remote(_: u64) -> Socket {
+    Socket::new(cubic(), Tso::Autosized)
+}
+
+/// Of a host that hears of completions.
+fn local(nth: u64) -> Socket {
+    remote(nth).with(SmallQueue::Millisecond)
+}
+
+/// Every second one has half the window of the others (`iperf3 -w`), and all fit into the ring.
+fn capped(nth: u64) -> Socket {
+    let windows = [80, 40];
+    Socket::new(cubic().capped(windows[nth as usize % 2]), Tso::Autosized)
+}
+
+fn reno(_: u64) -> Socket {
+    Socket::new(Tcp::new(Reno::new(), Supply::Bulk), Tso::Autosized)
+}
+
+fn whole(_: u64) -> Socket {
+    Socket::new(cubic(), Tso::Whole)
+}
+
+type Make = fn(u64) -> Socket;
+
+const SENDERS: [(&str, Make); 5] = [
+    (", host's own", local),
+    (", other hosts", remote),
+    (", windows 2:1", capped),
+    (", 64 KB packets", whole),
+    (", Reno", reno),
+];

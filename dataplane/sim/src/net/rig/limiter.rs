@@ -80,6 +80,15 @@ impl Limiter {
         }
     }
 
+    /// Bytes that it may be given before the limit is reached.
+    pub fn room(&self) -> u32 {
+        match self {
+            Self::Fixed { limit, in_flight } => limit.saturating_sub(*in_flight),
+            Self::Stock(dql) => dql.available().max(0).unsigned_abs(),
+            Self::Governed(governor) => governor.limit().saturating_sub(governor.in_flight()),
+        }
+    }
+
     /// The card was given `bytes` in a frame.
     pub fn queued(&mut self, now: Instant, bytes: u32) {
         match self {

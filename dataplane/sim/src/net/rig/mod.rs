@@ -15,7 +15,7 @@ pub mod port;
 pub mod tally;
 
 pub use limiter::Limit;
-pub use port::{Release, Setup, TakenIn};
+pub use port::{Cutter, Moved, Release, Setup};
 pub use tally::{Level, Values, jain};
 
 use super::event::{Events, is_due};
@@ -67,8 +67,8 @@ pub struct Seen {
     pub in_flight: Level,
     /// Bytes that might be there; `u32::MAX` for all that the ring holds.
     pub limit: Level,
-    /// What went into the discipline.
-    pub taken_in: TakenIn,
+    /// What went through discipline and limiter.
+    pub moved: Moved,
 }
 
 #[derive(Debug)]
@@ -166,15 +166,16 @@ impl Rig {
         self.seen = Seen { since: self.now, in_flight, limit, ..Seen::default() };
         self.probes.iter_mut().for_each(|probe| probe.added = Values::default());
         self.streams.iter_mut().for_each(|stream| (stream.left, stream.arrived) = (0, 0));
-        self.port.taken_in();
+        self.port.moved();
     }
 
     /// What was seen.
     pub fn seen(&mut self) -> &mut Seen {
-        let TakenIn { pieces, segments, lost } = self.port.taken_in();
-        self.seen.taken_in.pieces += pieces;
-        self.seen.taken_in.segments += segments;
-        self.seen.taken_in.lost += lost;
+        let (moved, all) = (self.port.moved(), &mut self.seen.moved);
+        all.pieces += moved.pieces;
+        all.segments += moved.segments;
+        all.lost += moved.lost;
+        all.frames += moved.frames;
         &mut self.seen
     }
 

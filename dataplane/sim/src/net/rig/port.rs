@@ -21,13 +21,25 @@ pub struct Setup {
     pub card: nic::Config,
     /// The discipline, unshaped.
     pub qdisc: qdisc::Params,
-    /// What becomes of super-packets on their way in. What stays larger than a segment is cut by the
-    /// card.
+    /// What becomes of super-packets on their way in.
     pub split: Split,
+    /// Who cuts what then still is larger than a segment.
+    pub cutter: Cutter,
     /// What the card is given.
     pub limit: Limit,
     /// When a packet no longer counts as lying below its sender.
     pub release: Release,
+}
+
+/// Who cuts a piece of several segments that leaves the discipline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cutter {
+    /// The card (TSO): it is given the whole piece.
+    Card,
+    /// The card: it is given as many segments as the limit has room for, and the rest later.
+    CardByRoom,
+    /// The loop: the card is given segment after segment.
+    Loop,
 }
 
 /// `complete-on`: when who sent a packet is told that it has left.
@@ -70,15 +82,17 @@ pub struct Departure {
     pub cargo: Cargo,
 }
 
-/// What went into the discipline.
+/// What went into the discipline and on to the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TakenIn {
+pub struct Moved {
     /// Pieces.
     pub pieces: u64,
     /// Segments that they were or will be.
     pub segments: u64,
     /// Segments lost there.
     pub lost: u64,
+    /// Frames that the card was given.
+    pub frames: u64,
 }
 
 /// A port.
@@ -90,7 +104,7 @@ pub struct Port {
     nic: Nic,
     dice: SplitMix,
     inbox: VecDeque<Cargo>,
-    /// The ring had no room for it.
+    /// The ring, or the limit, had no room for it.
     outbox: Option<Cargo>,
     /// In the ring, not on the wire yet; what has left of the first one, in segments.
     waiting: VecDeque<Cargo>,
@@ -98,7 +112,7 @@ pub struct Port {
     /// In the ring, not reaped yet, with their bytes on the wire.
     unreaped: VecDeque<(Cargo, u32)>,
     in_flight: u32,
-    taken_in: TakenIn,
+    moved: Moved,
     /// No longer below its sender: see [`Release`]; or lost in the discipline.
     released: Vec<Cargo>,
     departures: Vec<Departure>,
@@ -122,7 +136,7 @@ impl Port {
             begun: 0,
             unreaped: VecDeque::new(),
             in_flight: 0,
-            taken_in: TakenIn::default(),
+            moved: Moved::default(),
             released: Vec::new(),
             departures: Vec::new(),
         })
@@ -172,9 +186,9 @@ impl Port {
         self.limiter.limit()
     }
 
-    /// What went into the discipline since the last call.
-    pub fn taken_in(&mut self) -> TakenIn {
-        std::mem::take(&mut self.taken_in)
+    /// What went through since the last call.
+    pub fn moved(&mut self) -> Moved {
+        std::mem::take(&mut self.moved)
     }
 
     /// The card.
@@ -210,13 +224,16 @@ impl Port {
     fn send(&mut self, now: Instant) {
         while self.limiter.ready() {
             let Some(cargo) = self.outbox.take().or_else(|| self.dequeue(now)) else { return };
+            let (cargo, rest) = cargo.split_at(self.segments_at_once());
             let frame = Frame { bytes: cargo.wire_bytes(), descriptors: cargo.descriptors() };
             if self.nic.submit_train(now, frame, FRAME + GAP).is_err() {
-                self.outbox = Some(cargo);
+                self.outbox = Some(cargo.joined_with(rest));
                 return;
             }
+            self.outbox = rest;
             self.limiter.queued(now, frame.bytes);
             self.in_flight += frame.bytes;
+            self.moved.frames += 1;
             self.waiting.push_back(cargo);
             self.unreaped.push_back((cargo, frame.bytes));
             if self.setup.release == Release::Submit {
@@ -225,8 +242,16 @@ impl Port {
         }
     }
 
+    fn segments_at_once(&self) -> u16 {
+        match self.setup.cutter {
+            Cutter::Card => u16::MAX,
+            Cutter::CardByRoom => (self.limiter.room() / (FRAME + GAP) + 1).min(u16::MAX.into()) as u16,
+            Cutter::Loop => 1,
+        }
+    }
+
     fn dequeue(&mut self, now: Instant) -> Option<Cargo> {
-        let (released, lost) = (&mut self.released, &mut self.taken_in.lost);
+        let (released, lost) = (&mut self.released, &mut self.moved.lost);
         let next = self.qdisc.dequeue(now, &mut self.dice, &mut |cargo, _| {
             *lost += u64::from(cargo.segments());
             released.push(cargo);
@@ -247,9 +272,9 @@ impl Port {
                 len: cargo.frame_len(),
                 ..Arrival::default()
             };
-            self.taken_in.pieces += u64::from(cargo.segments().div_ceil(each));
-            self.taken_in.segments += u64::from(cargo.segments());
-            let (released, lost) = (&mut self.released, &mut self.taken_in.lost);
+            self.moved.pieces += u64::from(cargo.segments().div_ceil(each));
+            self.moved.segments += u64::from(cargo.segments());
+            let (released, lost) = (&mut self.released, &mut self.moved.lost);
             let mut doomed = |cargo: Cargo, _: DropReason| {
                 *lost += u64::from(cargo.segments());
                 released.push(cargo);
@@ -289,6 +314,20 @@ impl Cargo {
             probe => probe,
         };
         Self { load, ..self }
+    }
+
+    /// The first `count` segments, and the others.
+    fn split_at(self, count: u16) -> (Self, Option<Self>) {
+        let all = self.segments();
+        if count >= all {
+            return (self, None);
+        }
+        (self.part(0, count), Some(self.part(count, all - count)))
+    }
+
+    /// Undoes [`Cargo::split_at`].
+    fn joined_with(self, rest: Option<Self>) -> Self {
+        self.part(0, self.segments() + rest.map_or(0, |rest| rest.segments()))
     }
 
     /// Cut into pieces of `each` segments.

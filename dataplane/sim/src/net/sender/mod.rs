@@ -17,7 +17,7 @@ pub use congestion::Congestion;
 pub use cubic::Cubic;
 pub use receiver::Receiver;
 pub use reno::Reno;
-pub use socket::{Socket, Train, Tso};
+pub use socket::{SmallQueue, Socket, Train, Tso};
 pub use source::Source;
 pub use tcp::{Supply, Tcp};
 

@@ -16,7 +16,7 @@ use shaper::time::Instant;
 pub struct Socket {
     tcp: Tcp,
     tso: Tso,
-    small_queue: bool,
+    small_queue: SmallQueue,
     /// Segments below TCP.
     below: u64,
     /// Taken from TCP and not part of the last super-packet.
@@ -34,6 +34,17 @@ pub enum Tso {
     Whole,
 }
 
+/// How much may lie below TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmallQueue {
+    /// Whatever the window allows: who sends is on another host.
+    Off,
+    /// A millisecond at the pacing rate, or two super-packets if that is more.
+    Millisecond,
+    /// So many segments.
+    Segments(u64),
+}
+
 /// Segments that follow each other, in one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
@@ -48,13 +59,13 @@ pub struct Train {
 impl Socket {
     /// A stream that hands down packets of the size that `tso` says, as many as it likes.
     pub fn new(tcp: Tcp, tso: Tso) -> Self {
-        Self { tcp, tso, small_queue: false, below: 0, next: None }
+        Self { tcp, tso, small_queue: SmallQueue::Off, below: 0, next: None }
     }
 
     /// With TCP small queues.
     #[must_use]
-    pub fn with_small_queue(mut self) -> Self {
-        self.small_queue = true;
+    pub fn with(mut self, small_queue: SmallQueue) -> Self {
+        self.small_queue = small_queue;
         self
     }
 
@@ -106,12 +117,16 @@ impl Socket {
     /// Segments of a super-packet as things are.
     fn goal(&self) -> u64 {
         let window = self.tcp.window() as u64;
-        match self.tso {
+        let goal = match self.tso {
             Tso::Off => 1,
             Tso::Autosized => self.millisecond().max(LEAST_SEGMENTS).min(window / 3),
             Tso::Whole => window / 2,
-        }
-        .clamp(1, MOST_SEGMENTS)
+        };
+        let goal = match self.small_queue {
+            SmallQueue::Segments(most) => goal.min(most / 2),
+            _ => goal,
+        };
+        goal.clamp(1, MOST_SEGMENTS)
     }
 
     /// Segments of a millisecond.
@@ -120,7 +135,11 @@ impl Socket {
     }
 
     fn may_begin(&mut self, goal: u64) -> bool {
-        let most = if self.small_queue { self.millisecond().max(2 * goal) } else { u64::MAX };
+        let most = match self.small_queue {
+            SmallQueue::Off => u64::MAX,
+            SmallQueue::Millisecond => self.millisecond().max(2 * goal),
+            SmallQueue::Segments(most) => most.max(1),
+        };
         let is_full = self.below + goal > most;
         let waits_for_answers =
             !self.tcp.repairs() && self.tcp.in_flight() > 0 && (self.tcp.room() as u64) < goal;
@@ -179,7 +198,7 @@ mod tests {
 
     #[test]
     fn small_queues_hold_two_packets_or_a_millisecond() {
-        let mut socket = socket(Tso::Autosized).with_small_queue();
+        let mut socket = socket(Tso::Autosized).with(SmallQueue::Millisecond);
         assert_eq!(sizes(&mut socket, Instant::ZERO), [2, 2]);
         socket.released(2);
         assert_eq!(sizes(&mut socket, Instant::ZERO), [2]);
