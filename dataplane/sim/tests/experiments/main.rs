@@ -10,6 +10,7 @@
 mod case;
 mod e1;
 mod e2;
+mod e3;
 mod sparse;
 
 use case::{Case, Outcome, cake, card, cubic, fq_codel, no_qdisc, weir};
