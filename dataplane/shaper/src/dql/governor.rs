@@ -88,9 +88,9 @@ struct Window {
     peak: u32,
     /// The limit, or a full ring, kept frames back.
     held: bool,
-    /// Nothing was in flight for a time.
-    idle: bool,
     late: bool,
+    /// The shortest time from submission to completion.
+    shortest: Option<Duration>,
 }
 
 impl Default for Params {
@@ -175,10 +175,11 @@ impl<C: Conformance> Governor<C> {
         self.stats.excess += u64::from(bytes - taken);
         self.in_flight = self.in_flight.saturating_sub(taken);
         self.window.completed = self.window.completed.saturating_add(taken);
-        self.window.idle |= self.in_flight == 0;
         if let Some(submitted) = queue.take(taken) {
             self.pipe.delivered(now, taken, descriptors);
             if submitted >= self.polls.late_until() {
+                let took = now.since(submitted);
+                self.window.shortest = Some(self.window.shortest.map_or(took, |before| before.min(took)));
                 self.pipe.returned(now, submitted, taken, self.dql.limit());
             }
         }
@@ -249,7 +250,7 @@ impl<C: Conformance> Governor<C> {
     }
 
     fn judge(&mut self, now: Instant) {
-        let Window { start, completed, peak, held, idle, late } = self.window;
+        let Window { start, completed, peak, held, late, shortest } = self.window;
         if late || self.pipe.probing().is_some() {
             self.stats.unjudged += 1;
             self.dql.completed_unjudged(ticks(now), completed);
@@ -259,9 +260,7 @@ impl<C: Conformance> Governor<C> {
             // Never an excess: what was completed had been taken from what was in flight.
             let _complete = self.dql.completed_over(ticks(now), completed, over);
         }
-        // A device that was busy all the time shows what it is like even when nothing is held back: all
-        // that waits may be in its ring, below a limit that was right once.
-        if held || !idle {
+        if held || self.pipe.is_standing(shortest) {
             self.pipe.backlogged(now.since(start), self.dql.limit());
         }
         self.window = Window::new(now, self.in_flight);
@@ -270,7 +269,7 @@ impl<C: Conformance> Governor<C> {
 
 impl Window {
     const fn new(start: Instant, in_flight: u32) -> Self {
-        Self { start, completed: 0, peak: in_flight, held: false, idle: in_flight == 0, late: false }
+        Self { start, completed: 0, peak: in_flight, held: false, late: false, shortest: None }
     }
 }
 

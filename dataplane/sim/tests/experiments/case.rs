@@ -26,9 +26,8 @@ pub struct Outcome {
     pub share: f64,
     /// Payload that arrived, in bits per second.
     pub goodput: f64,
-    /// The most that might be in flight, and the most and the percentile that was, in bytes.
+    /// The most that might be in flight, and the percentile that was, in bytes.
     pub limit: u32,
-    pub most: u32,
     pub in_flight: u32,
     /// From submission to the last bit on the wire.
     pub residence: u64,
@@ -73,7 +72,6 @@ pub fn measure(rig: &mut Rig, card: nic::Config, span: Duration) -> Outcome {
         share: seen.wire_bytes as f64 * 8.0 / seconds / card.rate.bits_per_sec() as f64,
         goodput,
         limit: seen.limit.most(),
-        most: seen.in_flight.most(),
         in_flight: seen.in_flight.quantile(now, 0.99),
         residence: seen.residence.quantile(0.99),
         ping,

@@ -5,8 +5,10 @@
 //! limit set to 3000 by hand 45 to 45.
 
 use super::*;
+use shaper::packet::DsField;
+use shaper::units::Rate;
 use sim::net::rig::jain;
-use sim::net::sender::{Reno, Supply};
+use sim::net::sender::{Reno, Source, Supply};
 use sim::net::{Rig, Tcp};
 
 /// What was seen in seconds of a run.
@@ -98,6 +100,40 @@ fn check(worst: f64, outcome: &Outcome, bare: &Outcome) {
     assert!(outcome.goodput >= 0.99 * bare.goodput, "{outcome:?} {bare:?}");
 }
 
+/// A card that was late, or fast, and is no longer: a limit that was right once would hide two streams
+/// in the ring that never fill it. Within two hold times it is forgotten.
+#[test]
+fn a_limit_that_was_right_once_is_forgotten() {
+    let mut table = Table::new(
+        "E1 after a step: 2 streams with windows of 40 and 20 segments; governed, each half second after it",
+        &["from Mbit/s, us", "to", "ms", "limit", "resid us", "Jain"],
+    );
+    for ((mbit, delay), (then, late)) in [((100, 10_000), (100, 50)), ((1_000, 1_500), (100, 50))] {
+        let before = nic::Config { delay: us(delay), ..card(mbit, 4_096) };
+        let after = nic::Config { delay: us(late), ..card(then, 4_096) };
+        let mut rig = Case { setup: weir(before, cake()), streams: 2, socket: small, ping: 0 }.start();
+        let flood = Source::paced(1_514, Rate::from_bits_per_sec(2_000_000 * mbit));
+        rig.add_probe(flood.in_shifts(ms(3_000), ms(60_000)), DsField::ip(0));
+        rig.run(ms(3_000));
+        rig.become_like(after);
+        for half in 1..=6 {
+            let outcome = case::measure(&mut rig, after, ms(500));
+            let jain = jain(&rig.left());
+            table.row([
+                format!("{mbit}, {delay}"),
+                format!("{then}, {late}"),
+                (half * 500).to_string(),
+                in_bytes(outcome.limit),
+                in_us(outcome.residence),
+                format!("{jain:.4}"),
+            ]);
+            assert!(half != 1 || jain < 0.95, "the fault is not there: {jain}");
+            assert!(half <= 4 || jain >= 0.999 && outcome.limit <= 8_886, "{jain} {outcome:?}");
+        }
+    }
+    snapshot("e1_step", &[table]);
+}
+
 /// Ten minutes: no second is unfair, and no minute differs from another.
 #[test]
 fn two_streams_do_not_drift_in_600_seconds() {
@@ -162,6 +198,11 @@ fn local(nth: u64) -> Socket {
 fn capped(nth: u64) -> Socket {
     let windows = [80, 40];
     Socket::new(cubic().capped(windows[nth as usize % 2]), Tso::Autosized)
+}
+
+/// Windows 2:1, of 90 KB together.
+fn small(nth: u64) -> Socket {
+    Socket::new(cubic().capped([40, 20][nth as usize % 2]), Tso::Autosized)
 }
 
 fn reno(_: u64) -> Socket {

@@ -134,8 +134,9 @@ impl Rig {
         number
     }
 
-    /// A source of probes more; returns its number.
+    /// A source of probes more, from now on; returns its number.
     pub fn add_probe(&mut self, source: Source, ds: DsField) -> usize {
+        let source = source.starting(self.now);
         let number = self.probes.len();
         self.events.schedule(source.next(), Event::Probe(number));
         self.probes.push(Probe { source, ds, added: Values::default() });
