@@ -158,10 +158,11 @@ impl Pipe {
         }
     }
 
-    /// Whether frames stand in the device: none came back sooner than a quarter over what is known.
+    /// Whether frames stand in the device: none came back sooner than a quarter, and what two polls may
+    /// differ by, over what is known.
     pub(super) fn is_standing(&self, shortest: Option<Duration>) -> bool {
         let (Some(shortest), Some(known)) = (shortest, self.delay()) else { return false };
-        shortest.as_nanos() / 5 * 4 > known.as_nanos()
+        (shortest - self.grain).as_nanos() / 5 * 4 > known.as_nanos()
     }
 
     /// `elapsed` more of backlogged time; may begin a probe.

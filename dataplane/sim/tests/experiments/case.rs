@@ -67,6 +67,7 @@ pub fn measure(rig: &mut Rig, card: nic::Config, span: Duration) -> Outcome {
     let (ping, mean_ping) = (rig.added(0).quantile(0.99), rig.added(0).mean());
     let goodput = rig.arrived() as f64 * 8.0 / seconds;
     let now = rig.now();
+    assert_eq!(rig.unaccounted(), 0);
     let seen = rig.seen();
     Outcome {
         share: seen.wire_bytes as f64 * 8.0 / seconds / card.rate.bits_per_sec() as f64,

@@ -4,6 +4,9 @@
 //! below it until completion has 250 to 400 of 620 Mbit/s; released at submission it has all.
 
 use super::*;
+use shaper::packet::DsField;
+use shaper::units::Rate;
+use sim::net::sender::Source;
 
 /// Delay in us, tx-usecs, tx-frames.
 const COMPLETIONS: [(u64, u64, usize); 5] =
@@ -226,6 +229,23 @@ fn a_step_of_delay_or_rate_is_followed() {
         ]);
     }
     snapshot("e3_steps", &[table]);
+}
+
+/// Five seconds of a third of the rate, and all of it is there at once when it is wanted.
+#[test]
+fn light_load_is_no_reason_to_forget() {
+    for (mbit, delay) in [(1_000, 10_000), (1_000, 1_500), (100, 10_000)] {
+        let card = nic::Config { delay: us(delay), ..card(mbit, RING) };
+        let mut rig = Case { streams: 0, ..case(card, Limit::Governed, remote) }.start();
+        let source =
+            |percent| Source::paced(1_514, Rate::from_bits_per_sec(mbit * percent * 10_000)).jittered(5);
+        rig.add_probe(source(30), DsField::ip(0));
+        rig.add_probe(source(150).in_shifts(ms(3_000), ms(5_000)), DsField::ip(0));
+        rig.run(ms(7_900));
+        let light = case::measure(&mut rig, card, ms(100));
+        let full = case::measure(&mut rig, card, ms(50));
+        assert!(light.share < 0.4 && full.share >= 0.98, "{light:?} {full:?}");
+    }
 }
 
 const RING: u32 = 4_096;

@@ -1,8 +1,8 @@
 //! A rig for experiments: TCP hosts, a port with its discipline, limiter and card, a wire, and
 //! receivers that answer.
 //!
-//! Reading order: [`Rig`] is all that happens; [`port`] the way down; [`limiter`] how much the card
-//! is given; [`tally`] how it is counted.
+//! Reading order: [`Rig`] is all that happens; [`port`] the way down; [`cargo`] what goes it;
+//! [`limiter`] how much the card is given; [`tally`] how it is counted.
 //!
 //! What is measured is measured where it happens: bytes, residence and order on the wire by the
 //! truth log of the card, in flight between the loop and the card, round trips at who asked. The
@@ -10,6 +10,7 @@
 //! held until the receiving card interrupts (`rx-usecs`), and what has come by then is answered by one
 //! acknowledgement a stream, as after GRO.
 
+pub mod cargo;
 pub mod limiter;
 pub mod port;
 pub mod tally;
@@ -22,7 +23,8 @@ use super::event::{Events, is_due};
 use super::packet::{Ack, MSS};
 use super::sender::{Receiver, Socket, Source};
 use crate::nic;
-use port::{Cargo, Departure, Load, Port};
+use cargo::{Cargo, Load};
+use port::{Departure, Port};
 use shaper::packet::DsField;
 use shaper::qdisc::ParamError;
 use shaper::rng::{Rng, SplitMix};
@@ -43,6 +45,8 @@ pub struct Rig {
     /// Senders that may go on; empty between turns.
     woken: Vec<usize>,
     seen: Seen,
+    /// What had gone through when measuring began.
+    before: Moved,
 }
 
 /// What lies around the port.
@@ -57,8 +61,6 @@ pub struct Path {
 /// What was seen since measuring began.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// When measuring began.
-    pub since: Instant,
     /// Bytes on the wire, of all frames.
     pub wire_bytes: u64,
     /// Nanoseconds from submission to the last bit on the wire, of all segments.
@@ -122,6 +124,7 @@ impl Rig {
             probes: Vec::new(),
             woken: Vec::new(),
             seen: Seen::default(),
+            before: Moved::default(),
         })
     }
 
@@ -164,19 +167,15 @@ impl Rig {
         let (mut in_flight, mut limit) = (self.seen.in_flight.clone(), self.seen.limit.clone());
         in_flight.forget(self.now);
         limit.forget(self.now);
-        self.seen = Seen { since: self.now, in_flight, limit, ..Seen::default() };
+        self.seen = Seen { in_flight, limit, ..Seen::default() };
         self.probes.iter_mut().for_each(|probe| probe.added = Values::default());
         self.streams.iter_mut().for_each(|stream| (stream.left, stream.arrived) = (0, 0));
-        self.port.moved();
+        self.before = self.port.moved();
     }
 
     /// What was seen.
     pub fn seen(&mut self) -> &mut Seen {
-        let (moved, all) = (self.port.moved(), &mut self.seen.moved);
-        all.pieces += moved.pieces;
-        all.segments += moved.segments;
-        all.lost += moved.lost;
-        all.frames += moved.frames;
+        self.seen.moved = self.port.moved().since(self.before);
         &mut self.seen
     }
 
@@ -198,6 +197,11 @@ impl Rig {
     /// Nanoseconds that the round trips of probe `number` took beyond those of an idle path.
     pub fn added(&self, number: usize) -> &Values {
         &self.probes[number].added
+    }
+
+    /// Pieces that went into the discipline and are nowhere: always 0.
+    pub fn unaccounted(&self) -> i64 {
+        self.port.unaccounted()
     }
 
     /// The card becomes another.

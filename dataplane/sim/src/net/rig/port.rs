@@ -1,12 +1,12 @@
 //! The way down: split, discipline, limiter, card. One [`Port::turn`] is a turn of the loop.
 
+use super::cargo::Cargo;
 use super::limiter::{Limit, Limiter};
-use crate::net::packet::{FRAME, HEADERS, MSS};
-use crate::net::sender::Train;
+use crate::net::packet::{FRAME, GAP, HEADERS, MSS};
 use crate::net::world::mix;
 use crate::nic::{self, Frame, Left, Nic};
 use shaper::gso::{Limits, Line, Split};
-use shaper::packet::{Arrival, DropReason, DsField, Piece};
+use shaper::packet::{Arrival, DropReason};
 use shaper::qdisc::{self, ParamError, Qdisc};
 use shaper::rng::SplitMix;
 use shaper::time::Instant;
@@ -51,28 +51,6 @@ pub enum Release {
     Submit,
 }
 
-/// What waits and travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cargo {
-    /// Number of the flow.
-    pub flow: usize,
-    /// DS field.
-    pub ds: DsField,
-    /// When it was sent.
-    pub sent: Instant,
-    /// What it is.
-    pub load: Load,
-}
-
-/// What a packet is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// Segments of a stream.
-    Train(Train),
-    /// A probe: a frame of so many bytes that is answered at once.
-    Probe(u32),
-}
-
 /// A frame that left the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
@@ -82,14 +60,16 @@ pub struct Departure {
     pub cargo: Cargo,
 }
 
-/// What went into the discipline and on to the card.
+/// What went through since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Pieces.
+    /// Pieces that came to the discipline, that left it, and that it lost.
     pub pieces: u64,
-    /// Segments that they were or will be.
-    pub segments: u64,
-    /// Segments lost there.
+    /// See `pieces`.
+    pub left: u64,
+    /// See `pieces`.
+    pub doomed: u64,
+    /// Segments of the pieces that were lost.
     pub lost: u64,
     /// Frames that the card was given.
     pub frames: u64,
@@ -186,9 +166,15 @@ impl Port {
         self.limiter.limit()
     }
 
-    /// What went through since the last call.
-    pub fn moved(&mut self) -> Moved {
-        std::mem::take(&mut self.moved)
+    /// What went through since the beginning.
+    pub fn moved(&self) -> Moved {
+        self.moved
+    }
+
+    /// Pieces that came to the discipline and are neither there, nor left it, nor were lost: always 0.
+    pub fn unaccounted(&self) -> i64 {
+        let Moved { pieces, left, doomed, .. } = self.moved;
+        pieces as i64 - left as i64 - doomed as i64 - self.qdisc.len() as i64
     }
 
     /// The card.
@@ -251,11 +237,10 @@ impl Port {
     }
 
     fn dequeue(&mut self, now: Instant) -> Option<Cargo> {
-        let (released, lost) = (&mut self.released, &mut self.moved.lost);
-        let next = self.qdisc.dequeue(now, &mut self.dice, &mut |cargo, _| {
-            *lost += u64::from(cargo.segments());
-            released.push(cargo);
-        })?;
+        let mut doomed = doom(&mut self.released, &mut self.moved);
+        let next = self.qdisc.dequeue(now, &mut self.dice, &mut doomed)?;
+        drop(doomed);
+        self.moved.left += 1;
         Some(Cargo { ds: next.ds, ..next.packet })
     }
 
@@ -273,12 +258,7 @@ impl Port {
                 ..Arrival::default()
             };
             self.moved.pieces += u64::from(cargo.segments().div_ceil(each));
-            self.moved.segments += u64::from(cargo.segments());
-            let (released, lost) = (&mut self.released, &mut self.moved.lost);
-            let mut doomed = |cargo: Cargo, _: DropReason| {
-                *lost += u64::from(cargo.segments());
-                released.push(cargo);
-            };
+            let mut doomed = doom(&mut self.released, &mut self.moved);
             self.qdisc.enqueue(now, &mut self.dice, &arrival, cargo.pieces(each), &mut doomed);
         }
     }
@@ -289,94 +269,30 @@ impl Port {
     }
 }
 
-impl Cargo {
-    /// Frames that it becomes on the wire.
-    pub fn segments(&self) -> u16 {
-        match self.load {
-            Load::Train(train) => train.segments,
-            Load::Probe(_) => 1,
+impl Moved {
+    /// What went through since it was `earlier`.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            pieces: self.pieces - earlier.pieces,
+            left: self.left - earlier.left,
+            doomed: self.doomed - earlier.doomed,
+            lost: self.lost - earlier.lost,
+            frames: self.frames - earlier.frames,
         }
     }
+}
 
-    /// The segment after `begun` others.
-    fn segment(self, begun: u16) -> Self {
-        self.part(begun, 1)
-    }
-
-    /// `count` segments after `begun` others.
-    fn part(self, begun: u16, count: u16) -> Self {
-        let load = match self.load {
-            Load::Train(train) => Load::Train(Train {
-                first: train.first + u64::from(begun),
-                segments: count,
-                cwr: train.cwr && begun == 0,
-            }),
-            probe => probe,
-        };
-        Self { load, ..self }
-    }
-
-    /// The first `count` segments, and the others.
-    fn split_at(self, count: u16) -> (Self, Option<Self>) {
-        let all = self.segments();
-        if count >= all {
-            return (self, None);
-        }
-        (self.part(0, count), Some(self.part(count, all - count)))
-    }
-
-    /// Undoes [`Cargo::split_at`].
-    fn joined_with(self, rest: Option<Self>) -> Self {
-        self.part(0, self.segments() + rest.map_or(0, |rest| rest.segments()))
-    }
-
-    /// Cut into pieces of `each` segments.
-    fn pieces(self, each: u16) -> impl Iterator<Item = Piece<Self>> {
-        let all = self.segments();
-        (0..all).step_by(each.into()).map(move |begun| self.part(begun, each.min(all - begun)).piece())
-    }
-
-    fn piece(self) -> Piece<Self> {
-        let segs = self.segments();
-        let len = self.frame_len();
-        let piece = Piece::single(self, len, len.div_ceil(ROOM) * MBUF);
-        if segs == 1 {
-            return piece;
-        }
-        let adjusted = len + u32::from(segs - 1) * HEADERS;
-        Piece { segs, gso_size: MSS as u16, header_len: HEADERS as u16, adjusted, ..piece }
-    }
-
-    /// Bytes of the frame as it is.
-    fn frame_len(&self) -> u32 {
-        match self.load {
-            Load::Train(train) => HEADERS + u32::from(train.segments) * MSS,
-            Load::Probe(len) => len,
-        }
-    }
-
-    /// Bytes of the frames that it becomes, with preamble, FCS and gap.
-    fn wire_bytes(&self) -> u32 {
-        match self.load {
-            Load::Train(train) => u32::from(train.segments) * (FRAME + GAP),
-            Load::Probe(len) => (len + GAP).max(LEAST),
-        }
-    }
-
-    /// One for each mbuf.
-    fn descriptors(&self) -> u32 {
-        self.frame_len().div_ceil(ROOM)
+/// Who is told of losses: what is lost lies below nobody.
+fn doom<'a>(released: &'a mut Vec<Cargo>, moved: &'a mut Moved) -> impl FnMut(Cargo, DropReason) + 'a {
+    |cargo, _| {
+        moved.doomed += 1;
+        moved.lost += u64::from(cargo.segments());
+        released.push(cargo);
     }
 }
 
 /// What the card cuts: 64 KB, of any number of segments.
 const LIMITS: Limits = Limits { max_segs: NonZeroU16::MAX, max_len: 65_549 };
-/// Preamble, FCS and gap.
-const GAP: u32 = 24;
-/// A frame of 60 bytes on the wire.
-const LEAST: u32 = 84;
-/// Data room of an mbuf in bytes, and with its header.
-const ROOM: u32 = 2_048;
-const MBUF: u32 = 2_304;
 /// More than a discipline holds by its own limits.
 const SLOTS: usize = 12_000;

@@ -1,6 +1,6 @@
 //! What was seen: distributions, and fairness.
 
-use shaper::time::{Duration, Instant};
+use shaper::time::Instant;
 use std::collections::BTreeMap;
 
 /// A value that changes now and then, and how long it was what.
@@ -64,19 +64,9 @@ impl Values {
         sorted.get(rank.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
     }
 
-    /// As [`Values::quantile`], of nanoseconds.
-    pub fn span(&self, share: f64) -> Duration {
-        Duration::from_nanos(self.quantile(share))
-    }
-
     /// The average; 0 of none.
     pub fn mean(&self) -> u64 {
         self.0.iter().sum::<u64>() / self.0.len().max(1) as u64
-    }
-
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.0.len()
     }
 }
 

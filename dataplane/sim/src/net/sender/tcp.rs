@@ -3,7 +3,7 @@
 //! Loss recovery keeps a scoreboard (RFC 6675); a segment counts as lost when three that were sent
 //! after it have arrived (RFC 8985's order of transmission without its reordering window, so lost
 //! retransmissions are found too), or by timeout (RFC 6298). Connections are open from the start, and
-//! there is no receive window, no pacing and no tail loss probe.
+//! there is no receive window but [`Tcp::capped`], no pacing and no tail loss probe.
 
 use super::congestion::Congestion;
 use super::rtt::Rtt;
