@@ -69,29 +69,40 @@ fn streams_are_as_fair_as_the_ring_is_short() {
          # limit and bytes in flight (p99), Mbit/s of the first and the least stream, ping beyond idle (p99)",
         &["case", "streams", "limit", "in flight", "Mbit/s each", "worst", "goodput", "ping us", "lost"],
     );
-    let ring =
-        Setup { split: Split::Never, cutter: Cutter::Card, limit: Limit::Ring, ..weir(slow(), fq_codel()) };
-    let stock = Setup { limit: Limit::Stock(0), ..ring };
-    let case = |setup, socket| Case { setup, streams: 2, socket, ping: 0 };
-    let without = case(Setup { qdisc: no_qdisc(), ..ring }, local);
     for streams in [2, 8] {
-        let mut row = |name: &str, case| row(&mut table, name, Case { streams, ..case });
-        let (_, bare) = row("no weir", without);
-        let (uncut, _) = row("fault: whole ring", case(ring, local));
-        let (capped_uncut, _) = row("fault: whole ring, windows 2:1", case(ring, capped));
-        let (bql, _) = row("stock limits", case(stock, local));
-        row("whole ring outgrown", case(ring, remote));
-        assert!(uncut < 0.8 && capped_uncut < 0.92, "{uncut} {capped_uncut}");
-        // Eight keep stock limits short themselves.
-        assert!(bql < 0.9 || streams == 8, "{bql}");
+        let mut row = |name: &str, setup, socket| {
+            let case = Case { setup, streams, socket, ping: 0 };
+            row(&mut table, name, case)
+        };
+        let bare = faults(streams, &mut row);
         for (name, socket) in SENDERS {
-            let (worst, outcome) = row(&format!("governed{name}"), case(weir(slow(), fq_codel()), socket));
+            let (worst, outcome) = row(&format!("governed{name}"), weir(slow(), fq_codel()), socket);
             check(worst, &outcome, &bare);
         }
-        let (worst, outcome) = row("governed, cake", case(weir(slow(), cake()), remote));
+        let (worst, outcome) = row("governed, cake", weir(slow(), cake()), remote);
         check(worst, &outcome, &bare);
     }
     snapshot("e1", &[table]);
+}
+
+/// What the streams come to without a short ring, and without any scheduler.
+fn faults(streams: u64, row: &mut impl FnMut(&str, Setup, Make) -> (f64, Outcome)) -> Outcome {
+    let weir = weir(slow(), fq_codel());
+    let ring = Setup { split: Split::Never, cutter: Cutter::Card, limit: Limit::Ring, ..weir };
+    let (_, bare) = row("no weir", Setup { qdisc: no_qdisc(), ..ring }, local);
+    let (whole, _) = row("fault: whole ring", ring, local);
+    let (capped, _) = row("fault: whole ring, windows 2:1", ring, capped);
+    let (stock, _) = row("stock limits", Setup { limit: Limit::Stock(0), ..ring }, local);
+    let recorded = Setup { limit: Limit::Stock(89_908), ..ring };
+    let (recorded, _) = row("stock limits, least 89908", recorded, local);
+    let by_hand = Setup { limit: Limit::Fixed(3_000), ..weir };
+    let (by_hand, _) = row("limit 3000 by hand", by_hand, local);
+    row("whole ring outgrown", ring, remote);
+    assert!(whole < 0.8 && capped < 0.92 && recorded < 0.8, "{whole} {capped} {recorded}");
+    // Eight keep stock limits short themselves.
+    assert!(stock < 0.9 || streams == 8, "{stock}");
+    assert!(by_hand >= 0.999, "{by_hand}");
+    bare
 }
 
 fn check(worst: f64, outcome: &Outcome, bare: &Outcome) {

@@ -170,9 +170,8 @@ impl Tcp {
         self.in_flight
     }
 
-    /// What is sent in a round, and half of that again in congestion avoidance or all of it in slow
-    /// start, in bytes per second: `tcp_pacing_ca_ratio` and `tcp_pacing_ss_ratio` of ip-sysctl.
-    /// `None` before the first round.
+    /// A window a round, and a fifth more or in slow start as much again, in bytes per second:
+    /// `tcp_pacing_ca_ratio` and `tcp_pacing_ss_ratio` of ip-sysctl. `None` before the first round.
     pub(super) fn pacing_rate(&self) -> Option<u64> {
         let round = self.rtt.smoothed().as_nanos();
         let percent = if self.congestion.window() < self.congestion.threshold() / 2.0 { 200 } else { 120 };
