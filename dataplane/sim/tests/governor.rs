@@ -184,6 +184,7 @@ fn card(rate: u64, delay: u64, tx_usecs: u64, tx_frames: usize) -> Config {
         delay: Duration::from_micros(delay),
         tx_usecs: Duration::from_micros(tx_usecs),
         tx_frames,
+        ..Config::default()
     }
 }
 

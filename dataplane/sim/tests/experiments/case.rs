@@ -97,13 +97,7 @@ pub fn weir(card: nic::Config, qdisc: qdisc::Params) -> Setup {
 
 /// A card of `mbit` that tells of each frame at once.
 pub fn card(mbit: u64, ring: u32) -> nic::Config {
-    nic::Config {
-        rate: Rate::from_bits_per_sec(mbit * 1_000_000),
-        ring,
-        delay: Duration::ZERO,
-        tx_usecs: Duration::ZERO,
-        tx_frames: 1,
-    }
+    nic::Config { rate: Rate::from_bits_per_sec(mbit * 1_000_000), ring, ..nic::Config::default() }
 }
 
 pub fn fq_codel() -> qdisc::Params {

@@ -212,7 +212,7 @@ impl Port {
             let Some(cargo) = self.outbox.take().or_else(|| self.dequeue(now)) else { return };
             let (cargo, rest) = cargo.split_at(self.segments_at_once());
             let frame = Frame { bytes: cargo.wire_bytes(), descriptors: cargo.descriptors() };
-            if self.nic.submit_train(now, frame, FRAME + GAP).is_err() {
+            if self.nic.submit_tso(now, frame, FRAME + GAP).is_err() {
                 self.outbox = Some(cargo.joined_with(rest));
                 return;
             }
