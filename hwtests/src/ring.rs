@@ -13,12 +13,14 @@ use config::model;
 use dpdk::{Burst, Eal, Mempool, MempoolConfig, PortConfig, Ring};
 use engine::clock::Clock;
 use engine::mailbox;
+use engine::split::offload::Offload;
 use engine::worker::Worker;
 use serde::{Deserialize, Serialize};
+use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
 
 use crate::clock::Interrupt;
-use crate::dataplane;
+use crate::dataplane::{self, Way};
 
 /// What one search found.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -97,7 +99,15 @@ impl Loopback {
         port.configure(&PortConfig::default(), &pool)?;
         let mut started = port.start()?;
         let (rx, tx) = (started.rx.pop().context("no receive queue")?, started.tx.pop().context("no queue")?);
-        let direction = dataplane::direction(rx, tx, keys, MTU)?;
+        let way = Way {
+            name: &name("way"),
+            mtu: MTU,
+            split: Split::AUTO,
+            offload: Offload::NONE,
+            wire: None,
+            governor: None,
+        };
+        let direction = way.direction(eal, rx, tx, keys)?;
         // Nobody asks this worker for anything.
         let (_, mailbox) = mailbox::pair();
         let worker = Some(Worker::new(vec![direction], mailbox));
