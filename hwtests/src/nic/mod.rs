@@ -26,6 +26,7 @@
 //! that is when weir sent it; live it is later by up to the time between two steps.
 
 mod far;
+mod flows;
 mod frame;
 mod guest;
 pub mod live;
@@ -41,6 +42,7 @@ use anyhow::{Result, ensure};
 use dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, Ring};
 use far::Inlet;
 pub use far::{Arrivals, Far};
+pub use flows::{Flows, SLICE};
 use frame::Segmenter;
 use guest::Guest;
 use shaper::time::Instant;
@@ -65,6 +67,7 @@ pub struct Card {
     far: Far,
     arrivals: Arrivals,
     truth: Truth,
+    flows: Flows,
 }
 
 impl Card {
@@ -112,6 +115,7 @@ impl Card {
             far,
             arrivals,
             truth: Truth::new(Instant::ZERO),
+            flows: Flows::default(),
         }
     }
 
@@ -191,6 +195,12 @@ impl Card {
     /// Forgets what happened before `now`.
     pub fn measure(&mut self, now: Instant) {
         self.truth = Truth::new(now);
+        self.flows = Flows::new(now);
+    }
+
+    /// Who had the wire since then, where it leads somewhere.
+    pub fn flows(&self) -> &Flows {
+        &self.flows
     }
 
     /// What has come in from the far end.
@@ -207,7 +217,9 @@ impl Card {
             self.truth.record(*submitted, &left, rate);
             let ends = left.frame.descriptors > 0;
             if left.sent && !matches!(self.far, Far::Sink) {
-                self.arrivals.deliver(self.segmenter.next(mbuf, ends), &mut self.far)?;
+                let frame = self.segmenter.next(mbuf, ends);
+                self.flows.record(left.left, frame, left.frame.bytes);
+                self.arrivals.deliver(frame, &mut self.far)?;
             }
             self.left += usize::from(ends);
         }

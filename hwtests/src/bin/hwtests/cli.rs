@@ -53,6 +53,12 @@ pub(crate) enum Command {
         /// After.
         b: PathBuf,
     },
+    /// What the model rig runs in a process of its own, until it is told to stop.
+    #[command(hide = true)]
+    Model {
+        /// What to build, in JSON.
+        spec: PathBuf,
+    },
     /// What `throughput` runs in a process of its own: one EAL, one search for each size.
     #[command(hide = true)]
     RingTrial {

@@ -20,7 +20,7 @@ use hwtests::record::{Environment, Record};
 use hwtests::report::Report;
 use hwtests::rig::{self, Rig};
 use hwtests::scenario::{self, Scenario};
-use hwtests::{compare, page, ring};
+use hwtests::{compare, model, page, ring};
 
 use crate::cli::{Choice, Cli, Command, Settings};
 
@@ -42,6 +42,7 @@ fn hwtests(cli: &Cli) -> Result<()> {
             run(&[(scenario, rig)], settings)
         }
         Command::All { settings } => run(&everything(cli, settings)?, settings),
+        Command::Model { spec } => model::run(&model::Spec::read(spec)?, &Interrupt::install()?),
         Command::RingTrial { keys, size, trial_ms } => {
             let interrupt = Interrupt::install()?;
             ring::run(keys.as_deref(), size, *trial_ms, &interrupt, |line| print(&format!("{line}\n")))
