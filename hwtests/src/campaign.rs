@@ -341,6 +341,7 @@ fn verdict(bar: &Bar, cases: &[CaseRecord]) -> Option<Verdict> {
     let bound = match bar.bound {
         Bound::Fixed(bound) => Some(bound),
         Bound::Times(factor, case, name) => value_of(cases, case, name).map(|other| factor * other),
+        Bound::Plus(more, case, name) => value_of(cases, case, name).map(|other| other + more),
     };
     let met = value.zip(bound).map(|(value, bound)| match bar.sense {
         Sense::AtMost => value <= bound,

@@ -56,7 +56,13 @@ impl Way<'_> {
     ///
     /// # Errors
     /// The discipline or the rate is out of range; no memory.
-    pub fn direction(&self, eal: &Eal, rx: RxQueue, tx: TxQueue, keys: &model::Direction) -> Result<Direction> {
+    pub fn direction(
+        &self,
+        eal: &Eal,
+        rx: RxQueue,
+        tx: TxQueue,
+        keys: &model::Direction,
+    ) -> Result<Direction> {
         let qdisc = Qdisc::new(&keys.qdisc, pool::slots(&keys.qdisc) as usize)?;
         let outer = keys.bandwidth.filter(|_| !qdisc.shapes());
         let limiter = outer.map(|rate| Limiter::new(rate, keys.catch_up)).transpose()?;
@@ -89,8 +95,11 @@ impl Way<'_> {
     }
 
     fn pool(&self, eal: &Eal, kind: &str, count: u32, data_room: u16) -> Result<Mempool> {
-        let config =
-            MempoolConfig { data_room, cache: 0, ..MempoolConfig::new(format!("{}-{kind}", self.name), count) };
+        let config = MempoolConfig {
+            data_room,
+            cache: 0,
+            ..MempoolConfig::new(format!("{}-{kind}", self.name), count)
+        };
         Ok(Mempool::create(eal, &config)?)
     }
 }

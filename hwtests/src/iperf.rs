@@ -77,6 +77,19 @@ impl Transfer {
         Self::begin(from, to, &load_arguments(load), interrupt)
     }
 
+    /// As [`Transfer::start`], on a TCP port of its own, so that several run between the same hosts, and with windows of
+    /// so many bytes at both ends, if given.
+    pub fn start_beside(
+        from: Host<'_>,
+        to: Host<'_>,
+        load: Load,
+        (port, window): (u16, Option<u32>),
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let window = window.map_or(String::new(), |bytes| format!(" --window {bytes}"));
+        Self::begin_at(from, to, &(load_arguments(load) + &window), port, interrupt)
+    }
+
     /// Starts a UDP flow of `bits_per_second` and datagrams of 1400 bytes, unresponsive to loss, for whole `seconds`.
     pub fn start_udp(
         from: Host<'_>,
@@ -90,12 +103,23 @@ impl Transfer {
     }
 
     fn begin(from: Host<'_>, to: Host<'_>, arguments: &str, interrupt: &Interrupt) -> Result<Self> {
+        Self::begin_at(from, to, arguments, PORT, interrupt)
+    }
+
+    fn begin_at(
+        from: Host<'_>,
+        to: Host<'_>,
+        arguments: &str,
+        port: u16,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let port = port.to_string();
         let mut server = to.netns.command("iperf3");
-        server.args(["--server", "--bind", to.address, "--one-off", "--forceflush"]);
+        server.args(["--server", "--bind", to.address, "--one-off", "--forceflush", "--port", &port]);
         let mut server = Process::spawn("iperf3 server", &mut server, None)?;
         server.wait_for("listening", Duration::from_secs(10), interrupt)?;
         let mut client = from.netns.command("iperf3");
-        client.args(["--bind", from.address, "--client", to.address]);
+        client.args(["--bind", from.address, "--client", to.address, "--port", &port]);
         client.args(["--json", "--connect-timeout", "5000"]).args(arguments.split(' '));
         let client = Process::spawn("iperf3 client", &mut client, None)?;
         Ok(Self { client, text: String::new(), _server: server })
@@ -220,6 +244,8 @@ fn seconds_of(intervals: &[Interval], stream: usize) -> Vec<Second> {
     spans.filter(|span| !span.omitted).map(second).collect()
 }
 
+/// iperf3's own.
+const PORT: u16 = 5201;
 /// Payload of a UDP flow's datagrams, bytes: with all headers a frame of 1442.
 pub const DATAGRAM: u32 = 1400;
 

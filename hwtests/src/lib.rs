@@ -20,6 +20,7 @@ pub mod forwarder;
 pub mod host;
 pub mod iperf;
 pub mod model;
+pub mod model_bed;
 pub mod netns;
 pub mod nic;
 pub mod page;

@@ -45,6 +45,13 @@ pub struct Spec {
     pub interfaces: [String; 2],
     /// Where the record goes.
     pub record: PathBuf,
+    /// What is between them.
+    pub plan: Plan,
+}
+
+/// weir and the card.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Plan {
     /// weir, or nothing between the host and the card.
     pub weir: Option<Weir>,
     /// Rate of the wire, Mbit/s.
@@ -96,7 +103,7 @@ pub enum Governor {
     Submit,
 }
 
-/// What happened since the record was begun (SIGUSR1).
+/// What happened from the first SIGUSR1 to the second.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Record {
     /// When it was begun, seconds since 1970.
@@ -123,27 +130,29 @@ pub struct Record {
     pub pieces: u64,
     /// Packets that weir lost or dropped.
     pub dropped: u64,
-    /// Packets marked or dropped by the discipline's own decision are among them; packets that waited at the end.
+    /// Packets that waited at the end.
     pub waiting: u64,
     /// Frames that the far end or the host did not take.
     pub undelivered: u64,
 }
 
-/// Builds it, says `ready` and runs until SIGINT or SIGTERM; then writes the record.
+/// Builds it, says `ready`, writes the record when it is whole, and runs until SIGINT or SIGTERM.
 ///
 /// # Errors
 /// What cannot be built; a TAP that is gone.
 pub fn run(spec: &Spec, interrupt: &Interrupt) -> Result<()> {
-    let begin = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGUSR1, Arc::clone(&begin)).context("cannot handle SIGUSR1")?;
+    let mark = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&mark)).context("cannot handle SIGUSR1")?;
     let eal = dataplane::eal("0")?;
-    let mut rig = Rig::build(&eal, spec)?;
+    let mut rig = Rig::build(&eal, &spec.interfaces, &spec.plan)?;
     println!("ready");
-    let ended = rig.turn_until(interrupt, &begin);
-    let record = rig.record();
+    let ended = rig.turn_until(interrupt, &mark);
+    let record = rig.record.take();
     rig.close(&eal)?;
-    let text = serde_json::to_string(&record)?;
-    fs::write(&spec.record, text).with_context(|| format!("cannot write {}", spec.record.display()))?;
+    if let Some(record) = record {
+        let text = serde_json::to_string(&record)?;
+        fs::write(&spec.record, text).with_context(|| format!("cannot write {}", spec.record.display()))?;
+    }
     ended
 }
 
@@ -175,13 +184,16 @@ struct Rig {
     from_unix: f64,
     now: Instant,
     samples: Vec<(f64, u32, u64)>,
-    flight: Total,
+    is_measuring: bool,
+    /// Counters when the record was begun.
+    before: Record,
+    record: Option<Record>,
 }
 
 impl Rig {
-    fn build(eal: &Eal, spec: &Spec) -> Result<Self> {
-        let (host_tap, _) = Tap::with_vnet_header(&spec.interfaces[0])?;
-        let far_tap = Tap::new(&spec.interfaces[1])?;
+    fn build(eal: &Eal, interfaces: &[String; 2], spec: &Plan) -> Result<Self> {
+        let (host_tap, _) = Tap::with_vnet_header(&interfaces[0])?;
+        let far_tap = Tap::new(&interfaces[1])?;
         let pool = Mempool::create(eal, &MempoolConfig { cache: 0, ..MempoolConfig::new("host", MBUFS) })?;
         let inlet = Ring::create(eal, "host-in", RING)?;
         let outlet = Ring::create(eal, "host-out", RING)?;
@@ -215,16 +227,18 @@ impl Rig {
             from_unix: unix_seconds(),
             now,
             samples: Vec::new(),
-            flight: Total::default(),
+            is_measuring: false,
+            before: Record::default(),
+            record: None,
         })
     }
 
-    fn turn_until(&mut self, interrupt: &Interrupt, begin: &AtomicBool) -> Result<()> {
+    fn turn_until(&mut self, interrupt: &Interrupt, mark: &AtomicBool) -> Result<()> {
         let mut sample = self.now;
         while interrupt.check().is_ok() {
             self.now = self.clock.now();
-            if begin.swap(false, Ordering::Relaxed) {
-                self.measure();
+            if mark.swap(false, Ordering::Relaxed) {
+                if self.is_measuring { self.end_record() } else { self.begin_record() }
             }
             self.gaps.poll(self.now);
             self.host.step()?;
@@ -239,16 +253,16 @@ impl Rig {
         Ok(())
     }
 
-    /// Begins the record.
-    fn measure(&mut self) {
+    fn begin_record(&mut self) {
         self.card.measure(self.now);
         self.gaps.clear();
         self.samples.clear();
         self.between.exchange(&mut Total::default());
-        (self.from, self.from_unix, self.flight) = (self.now, unix_seconds(), Total::default());
+        self.between.count(&mut self.before);
+        (self.from, self.from_unix, self.is_measuring) = (self.now, unix_seconds(), true);
     }
 
-    fn record(&mut self) -> Record {
+    fn end_record(&mut self) {
         let truth = self.card.truth();
         let span = self.now.since(self.from).as_nanos() as f64;
         let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
@@ -270,14 +284,17 @@ impl Rig {
         };
         let counts = self.host.counts();
         record.host = (counts.frames, counts.supers, counts.super_bytes);
-        self.between.exchange(&mut self.flight);
+        let mut flight = Total::default();
+        self.between.exchange(&mut flight);
         let of = |kind| {
-            let quantiles = self.flight.of(kind);
+            let quantiles = flight.of(kind);
             [quantiles.p50, quantiles.p99, quantiles.max]
         };
         (record.limit, record.in_flight) = (of(Kind::Limit), of(Kind::InFlight));
         self.between.count(&mut record);
-        record
+        record.pieces -= self.before.pieces;
+        record.dropped -= self.before.dropped;
+        (self.is_measuring, self.record) = (false, Some(record));
     }
 
     fn close(self, eal: &Eal) -> Result<()> {
@@ -338,7 +355,7 @@ impl Between {
     }
 }
 
-impl Spec {
+impl Plan {
     fn card(&self) -> Config {
         Config {
             rate: self.rate(),
@@ -355,7 +372,7 @@ impl Spec {
     }
 }
 
-fn worker(eal: &Eal, spec: &Spec, weir: &Weir, queues: [(RxQueue, TxQueue); 2]) -> Result<Worker> {
+fn worker(eal: &Eal, spec: &Plan, weir: &Weir, queues: [(RxQueue, TxQueue); 2]) -> Result<Worker> {
     let [up, down] = queues;
     let split = match weir.split {
         SplitGso::True => Split::Always,

@@ -4,6 +4,9 @@
 //! repeats, time left, verdicts, report, is [`crate::campaign`]'s.
 
 pub mod burst;
+pub mod fairness;
+pub mod gso_split;
+pub mod late_completion;
 pub mod latency;
 pub mod link_flap;
 pub mod rate_steps;
@@ -18,6 +21,7 @@ use serde::Serialize;
 
 use crate::clock::Interrupt;
 use crate::forwarder::Counters;
+use crate::model::Plan;
 use crate::report::Better;
 use crate::rig::{Kind, Rig, has_program};
 
@@ -68,6 +72,8 @@ pub enum With {
         /// From b to a.
         down: String,
     },
+    /// weir before a modelled card, or the card alone.
+    Model(Box<Plan>),
     /// Nothing between the two ends.
     Bare,
     /// `dpdk-testpmd`, which does not shape: the bare wire.
@@ -201,6 +207,8 @@ pub enum Bound {
     Fixed(f64),
     /// So many times what another case measured in the same run.
     Times(f64, &'static str, &'static str),
+    /// So much more than what another case measured.
+    Plus(f64, &'static str, &'static str),
 }
 
 /// What it means that a bar is met.
@@ -222,7 +230,7 @@ impl With {
             (!has_program(program)).then(|| format!("no program {program}: apt-get install {package}"))
         };
         match self {
-            Self::Weir { .. } | Self::Bare => None,
+            Self::Weir { .. } | Self::Model(_) | Self::Bare => None,
             Self::Testpmd => absent("dpdk-testpmd", "dpdk"),
             Self::Kernel(_) => absent("linux.uml", "user-mode-linux"),
             Self::Absent(why) => Some((*why).to_owned()),
@@ -234,6 +242,7 @@ impl With {
         match self {
             Self::Weir { up, down } if up == down => format!("weir, both ways {{ {up} }}"),
             Self::Weir { up, down } => format!("weir, up {{ {up} }}, down {{ {down} }}"),
+            Self::Model(plan) => serde_json::to_string(plan).unwrap_or_default(),
             Self::Bare => "nothing in between".into(),
             Self::Testpmd => "dpdk-testpmd, io mode: not shaped".into(),
             Self::Kernel(tc) => format!("User-Mode Linux, both ends: tc {}", tc.join("; tc ")),
@@ -287,6 +296,9 @@ impl Measured {
 /// All scenarios, those that show the most first.
 pub fn all() -> Vec<&'static Scenario> {
     vec![
+        &fairness::SCENARIO,
+        &gso_split::SCENARIO,
+        &late_completion::SCENARIO,
         &latency::SCENARIO,
         &tcp_nup::SCENARIO,
         &throughput::SCENARIO,

@@ -73,6 +73,7 @@ fn one(scenario: &Scenario, rigs: &[Rig], weir: &Path) -> String {
             let bound = match bar.bound {
                 Bound::Fixed(bound) => bound.to_string(),
                 Bound::Times(factor, case, value) => format!("{factor} x {value} of {case}"),
+                Bound::Plus(more, case, value) => format!("{value} of {case} + {more}"),
             };
             let _ = writeln!(text, "  {kind}: {} {} {sign} {bound}: {}", bar.case, bar.value, bar.says);
         }

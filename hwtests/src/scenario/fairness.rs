@@ -1,0 +1,107 @@
+//! `fairness-100m`: two TCP streams into a card of 100 Mbit/s whose ring holds all that they have in flight.
+//!
+//! The field experiment of 2015: below the scheduler order is first come first served, so that streams share as their
+//! windows are, whatever fq_codel does above. The fault needs the bytes in flight to fit in the ring: windows of 2:1
+//! make sure of it. Free-running CUBIC is reported, not judged.
+
+use super::{Bar, Bound, Case, Is, Measured, Run, Scenario, Sense, With};
+use crate::model::{Governor, Plan, SplitGso, Weir};
+use crate::model_bed::{self, Streams};
+use crate::rig::{Kind, Rig};
+use anyhow::{Result, bail};
+
+/// The scenario.
+pub static SCENARIO: Scenario = Scenario {
+    name: "fairness-100m",
+    summary: "E1: two TCP streams at 100 Mbit/s with super-packets, governor off and on",
+    about: "Two kernel TCP streams hand over super-packets; weir shapes nothing (fq_codel) and the card has 512 descriptors \
+            at 100 Mbit/s. Ungoverned, all that TCP has in flight lies in the ring and the streams share as their windows \
+            are, 2:1; governed, the queue stands in fq_codel and they share alike. Shares are from the wire's own log.",
+    kinds: &[Kind::Model],
+    seconds: 8,
+    repeats: 2,
+    takes: |seconds| seconds + 7,
+    cases,
+    measure,
+    bars,
+};
+
+fn cases(rig: &Rig) -> Vec<Case> {
+    let weir = |governor| Weir { keys: "qdisc = \"fq_codel\"".into(), split: SplitGso::Auto, governor };
+    let case = |name, label: &str, weir| Case {
+        name,
+        label: label.into(),
+        with: With::Model(Box::new(plan(rig, weir))),
+        peer: (name != "bare").then_some("bare"),
+    };
+    vec![
+        case("bare", "card alone", None),
+        case("fault", "fq_codel, no governor, windows 2:1", Some(weir(Governor::Off))),
+        case("cure", "the same, governed", Some(weir(Governor::On))),
+        case("free_fault", "no governor, free CUBIC", Some(weir(Governor::Off))),
+        case("free_cure", "governed, free CUBIC", Some(weir(Governor::On))),
+        case("eight_cure", "governed, 8 free streams", Some(weir(Governor::On))),
+    ]
+}
+
+/// A card of 512 descriptors that tells each completion at once.
+fn plan(rig: &Rig, weir: Option<Weir>) -> Plan {
+    Plan { weir, rate_mbit: rig.bandwidth_mbit, ring: 512, delay_us: 0, tx_usecs: 0, tx_frames: 1 }
+}
+
+fn measure(run: &mut Run<'_>) -> Result<Measured> {
+    let With::Model(plan) = &run.case.with else { bail!("no case of this rig") };
+    let groups: &[Streams] = match run.case.name {
+        "fault" | "cure" => &WINDOWS,
+        "eight_cure" => &[(8, None)],
+        _ => &[(2, None)],
+    };
+    Ok(model_bed::load(run, plan, groups)?.measured())
+}
+
+fn bars(_: &Rig) -> Vec<Bar> {
+    let bar =
+        |case, value, sense, bound, is, says: &str| Bar { case, value, sense, bound, is, says: says.into() };
+    use Sense::{AtLeast, AtMost};
+    let mut bars = vec![
+        bar(
+            "fault",
+            "most_of_least",
+            AtLeast,
+            Bound::Fixed(1.7),
+            Is::Fault,
+            "without a governor the streams share as their windows are, 2:1",
+        ),
+        bar("cure", "most_of_least", AtMost, Bound::Fixed(1.05), Is::Cure, "governed, they share 1:1"),
+    ];
+    for case in ["cure", "free_cure", "eight_cure"] {
+        bars.extend([
+            bar(
+                case,
+                "jain_second_median",
+                AtLeast,
+                Bound::Fixed(0.999),
+                Is::Cure,
+                "Jain's index, median of the seconds",
+            ),
+            bar(case, "jain_second_p1", AtLeast, Bound::Fixed(0.99), Is::Cure, "Jain's index, worst second"),
+            bar(case, "jain_whole", AtLeast, Bound::Fixed(0.9995), Is::Cure, "Jain's index, whole run"),
+            bar(
+                case,
+                "limit_p99",
+                AtMost,
+                Bound::Fixed(8886.0),
+                Is::Cure,
+                "the limit stays at or below 8886 bytes",
+            ),
+        ]);
+    }
+    for case in ["free_cure", "eight_cure"] {
+        let says = "goodput at least 99 % of the card alone";
+        bars.push(bar(case, "tcp", AtLeast, Bound::Times(0.99, "bare", "tcp"), Is::Promise, says));
+    }
+    bars
+}
+
+/// Half of each is what the kernel advertises of twice as much: about 80 and 40 KB in flight, less than the ring.
+const WINDOWS: [Streams; 2] = [(1, Some(80_000)), (1, Some(40_000))];
