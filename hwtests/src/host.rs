@@ -152,8 +152,8 @@ const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 /// Where a UDP header has its checksum.
 const UDP_CHECKSUM: u16 = 6;
-/// A step's share, so that no side starves: 16 super-packets are a megabyte.
-const READS: usize = 16;
+/// A step's share: a super-packet of 64 KB takes some 30 µs, and the wire must not wait for more than one.
+const READS: usize = 1;
 /// 64 KB in buffers of 2 KiB, and the one after.
 const LONGEST_CHAIN: u32 = 64;
 const LONGEST: usize = 66_000;

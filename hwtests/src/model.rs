@@ -112,6 +112,8 @@ pub struct Record {
     pub seconds: f64,
     /// Share of that time that the wire was busy.
     pub wire_share: f64,
+    /// Share of the time that the wire was idle although the thread was not away.
+    pub idle_share: f64,
     /// From weir's hand to the last bit on the wire, µs: half, 99 % of the frames.
     pub residence_us: [f64; 2],
     /// Share of the time that the thread was away, the times, and the longest, µs.
@@ -271,6 +273,7 @@ impl Rig {
             from: self.from_unix,
             seconds: span * 1e-9,
             wire_share: truth.share(self.now, self.card.rate()),
+            idle_share: truth.idle_outside(self.gaps.spans()).as_nanos() as f64 / span,
             residence_us: [50.0, 99.0].map(|percent| micros(truth.residence(percent))),
             away: (
                 self.gaps.total().as_nanos() as f64 / span,

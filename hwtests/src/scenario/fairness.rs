@@ -97,6 +97,8 @@ fn bars(_: &Rig) -> Vec<Bar> {
         ]);
     }
     for case in ["free_cure", "eight_cure"] {
+        let idle = "the wire is not idle while the machine lets weir run";
+        bars.push(bar(case, "wire_idle_while_there", AtMost, Bound::Fixed(1.0), Is::Promise, idle));
         let says = "goodput at least 99 % of the card alone";
         bars.push(bar(case, "tcp", AtLeast, Bound::Times(0.99, "bare", "tcp"), Is::Promise, says));
     }
