@@ -119,6 +119,7 @@ impl LateCut {
         if !frame::asks_the_driver(&packet) { Some(packet) } else { self.judge(packet, counters) }
     }
 
+    #[inline(never)]
     fn judge(&mut self, packet: Mbuf, counters: &mut Counters) -> Option<Mbuf> {
         let does = self.offload.does(packet.ol_flags());
         let Some(segments) = frame::segments(&packet) else {
@@ -168,6 +169,7 @@ impl LateCut {
 
     /// Goes on with what waits here, as far as the out-box has room and the gate lets frames pass.
     /// `bytes` are those in the out-box; returns how many there are now.
+    #[inline(never)]
     pub(crate) fn emit(
         &mut self,
         outbox: &mut Burst,
