@@ -4,7 +4,7 @@
 
 use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
-use crate::gate::Gate;
+use crate::gate::{Budget, Gate};
 use dpdk::{Burst, Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
@@ -112,15 +112,15 @@ impl Sender {
         let Some(gate) = &mut self.gate else { return };
         if !self.outbox.is_empty() {
             gate.refused();
-        } else if !gate.admits(0, 0) && egress.next_wakeup().is_some_and(|due| due <= now) {
+        } else if !gate.budget().admits(0, 0) && egress.next_wakeup().is_some_and(|due| due <= now) {
             gate.hold(now);
         }
     }
 
-    /// Whether the gate lets another frame into the out-box.
+    /// What may be moved into the out-box.
     #[inline]
-    fn admits(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.admits(self.outbox_bytes, self.outbox.len()))
+    fn budget(&self) -> Budget {
+        self.gate.as_ref().map_or(Budget::ALL, Gate::budget)
     }
 
     /// The out-box was emptied otherwise than into the ring.
@@ -134,12 +134,10 @@ impl Sender {
     #[inline]
     fn fill(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) {
         let losses = &mut counters.losses;
-        while self.outbox.room() > 0 && self.admits() {
+        let budget = self.budget();
+        while self.outbox.room() > 0 && budget.admits(self.outbox_bytes, self.outbox.len()) {
             let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
             let Some(delivery) = egress.dequeue(now, doomed) else { break };
-            if let Some(gate) = &mut self.gate {
-                gate.admitted(self.outbox_bytes, self.outbox.len());
-            }
             self.outbox_bytes += u64::from(delivery.len);
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
             // There is room: a packet handed back would be freed here, uncounted.

@@ -14,6 +14,7 @@ pub mod drivers;
 pub mod source;
 pub mod watch;
 
+use dpdk::Mbuf;
 use shaper::time::{Duration, Instant};
 use source::{Device, Handle, Nudge, Source};
 use std::collections::VecDeque;
@@ -114,11 +115,11 @@ impl<H: Handle> Completions<H> {
         self.pace = bytes_per_sec;
     }
 
-    /// The next frame of a burst takes this much.
+    /// The next frames of a burst take this much.
     #[inline]
-    pub fn offer(&mut self, bytes: u32, descriptors: u16) {
-        self.offered.bytes += u64::from(bytes);
-        self.offered.descriptors += u64::from(descriptors);
+    pub fn offer(&mut self, frames: Amount) {
+        self.offered.bytes += frames.bytes;
+        self.offered.descriptors += frames.descriptors;
     }
 
     /// Looks for the frame that was offered last; without a handle where the source needs none.
@@ -233,6 +234,13 @@ impl<H: Handle> Completions<H> {
 }
 
 impl Amount {
+    /// One more frame, with `framing` bytes beside its own.
+    #[inline]
+    pub fn add(&mut self, frame: &Mbuf, framing: u64) {
+        self.bytes += u64::from(frame.pkt_len()) + framing;
+        self.descriptors += u64::from(frame.nb_segs());
+    }
+
     /// What lies between `earlier` and this.
     #[inline]
     #[must_use]
