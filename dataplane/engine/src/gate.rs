@@ -240,11 +240,6 @@ impl Gate {
         self.reckon();
     }
 
-    /// The ring was emptied (the port was stopped): nothing is in flight.
-    pub fn reset(&mut self) {
-        self.switch(self.now, self.completions.source(), self.completions.nudge());
-    }
-
     /// What is in the ring.
     #[inline]
     pub fn in_flight(&self) -> Amount {
@@ -329,7 +324,7 @@ impl Gate {
         if self.completions.is_unmarked() {
             (*bytes, *frames) = (1, 1);
         } else if self.watch.allowance() > 0 {
-            (*bytes, *frames) = (u64::MAX, (*frames).min(self.watch.allowance() as usize));
+            (*bytes, *frames) = (u64::MAX, self.watch.allowance() as usize);
         }
     }
 
@@ -389,12 +384,10 @@ impl Gate {
     }
 
     fn submitted(&mut self, now: Instant, tx: &impl Queue, taken: Amount) {
+        if self.watch.allowance() > 0 {
+            self.watch.spend(u32::try_from(taken.descriptors).unwrap_or(u32::MAX));
+        }
         if self.binds() {
-            if self.watch.allowance() > 0
-                && u64::from(self.limit()) < self.completions.in_flight().since(taken).bytes
-            {
-                self.watch.spend(u32::try_from(taken.descriptors).unwrap_or(u32::MAX));
-            }
             let bytes = u32::try_from(taken.bytes).unwrap_or(u32::MAX);
             self.governor.queued(now, 0, bytes);
         }
