@@ -14,6 +14,7 @@ pub mod drivers;
 pub mod source;
 pub mod watch;
 
+use crate::frame;
 use dpdk::Mbuf;
 use shaper::time::{Duration, Instant};
 use source::{Device, Handle, Nudge, Source};
@@ -234,11 +235,16 @@ impl<H: Handle> Completions<H> {
 }
 
 impl Amount {
-    /// One more frame, with `framing` bytes beside its own.
+    /// One more packet, which becomes one frame or several, each with `framing` bytes beside its own.
     #[inline]
-    pub fn add(&mut self, frame: &Mbuf, framing: u64) {
-        self.bytes += u64::from(frame.pkt_len()) + framing;
-        self.descriptors += u64::from(frame.nb_segs());
+    pub fn add(&mut self, packet: &Mbuf, framing: u64) {
+        let (mut bytes, mut frames) = (packet.pkt_len(), 1);
+        if frame::is_segmented(packet) {
+            bytes = frame::wire_len(packet);
+            frames = frame::segments(packet).map_or(1, |segments| segments.segs.into());
+        }
+        self.bytes += u64::from(bytes) + frames * framing;
+        self.descriptors += u64::from(packet.nb_segs());
     }
 
     /// What lies between `earlier` and this.
