@@ -9,7 +9,7 @@
 
 use crate::counters::{Counters, Loss, Losses, Supers, Tally};
 use crate::frame;
-use crate::gate::Gate;
+use crate::gate::Budget;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy, gathered, head_of, wire_bytes};
 use dpdk::mbuf::flags;
@@ -47,7 +47,7 @@ struct Cutting {
 struct Room<'a> {
     outbox: &'a mut Burst,
     bytes: u64,
-    gate: Option<&'a mut Gate>,
+    budget: Budget,
 }
 
 impl Room<'_> {
@@ -55,16 +55,13 @@ impl Room<'_> {
     #[inline]
     fn admits(&self) -> bool {
         let frames = self.outbox.len();
-        self.outbox.room() > 0 && self.gate.as_ref().is_none_or(|gate| gate.admits(self.bytes, frames))
+        self.outbox.room() > 0 && self.budget.admits(self.bytes, frames)
     }
 
     /// Puts it into the out-box; returns its bytes on the wire.
     #[inline]
     fn put(&mut self, packet: Mbuf) -> u32 {
         let len = frame::wire_len(&packet);
-        if let Some(gate) = &mut self.gate {
-            gate.admitted(self.bytes, self.outbox.len());
-        }
         self.bytes += u64::from(len);
         // There is room: a packet handed back would be freed here, uncounted.
         let _ = self.outbox.push(packet);
@@ -174,10 +171,10 @@ impl LateCut {
         &mut self,
         outbox: &mut Burst,
         bytes: u64,
-        gate: Option<&mut Gate>,
+        budget: Budget,
         counters: &mut Counters,
     ) -> u64 {
-        let mut room = Room { outbox, bytes, gate };
+        let mut room = Room { outbox, bytes, budget };
         while room.admits() {
             if let Some(cutting) = self.cutting.take() {
                 self.go_on(cutting, &mut room, counters);
