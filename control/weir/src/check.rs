@@ -97,16 +97,18 @@ pub fn explain(file: &Path) -> Result<ExitCode> {
     for link in load(file)?.config.links {
         for (way, direction) in [("up", &link.up), ("down", &link.down)] {
             let Some(direction) = direction else { continue };
-            let beside = match (&direction.qdisc, direction.rules.as_slice()) {
-                (Params::Cake(_), []) => "",
-                (Params::Cake(_), _) => "; rules stay keys",
-                (Params::Fifo(_) | Params::FqCodel(_), _) => {
-                    "; bandwidth, overhead, mpu, atm and catch-up stay keys"
-                }
-            };
+            let rules = if direction.rules.is_empty() { "" } else { ", its rules beside" };
             let (tc, keys) = (direction.to_tc(), direction.to_toml(way));
-            writeln!(text, "# {} of link \"{}\" as tc has it{beside}:\ntc = \"{tc}\"", way, link.name)?;
-            writeln!(text, "# The same in keys:\n[link.{way}]\n{keys}")?;
+            writeln!(
+                text,
+                "# {way} of link \"{}\" as tc has it{rules}:\n[link.{way}]\ntc = \"{tc}\"",
+                link.name
+            )?;
+            writeln!(text, "# For which tc has no words:")?;
+            for (key, value) in direction.beside_tc() {
+                writeln!(text, "{key} = {value}")?;
+            }
+            writeln!(text, "\n# The same in keys:\n[link.{way}]\n{keys}")?;
         }
     }
     say(&text)?;

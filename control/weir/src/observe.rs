@@ -158,7 +158,7 @@ fn kind(params: &Params) -> &'static str {
 fn options(settings: &model::Direction) -> String {
     let fq_codel = match &settings.qdisc {
         Params::Cake(_) => return cake::options(settings),
-        Params::Fifo(fifo) => return format!("limit {}p", fifo.limit),
+        Params::Fifo(fifo) => return format!("limit {}p{}", fifo.limit, settings.super_packet_words()),
         Params::FqCodel(fq_codel) => fq_codel,
     };
     let codel = &fq_codel.codel;
@@ -177,11 +177,12 @@ fn options(settings: &model::Direction) -> String {
     }
     let _ = write!(
         text,
-        " interval {} memory_limit {}{} drop_batch {}",
+        " interval {} memory_limit {}{} drop_batch {}{}",
         units::time(codel.interval),
         units::size(fq_codel.memory_limit.into()),
         if codel.ecn { " ecn" } else { " noecn" },
-        fq_codel.drop_batch
+        fq_codel.drop_batch,
+        settings.super_packet_words()
     );
     text
 }

@@ -4,7 +4,6 @@ use config::model::{self, Config};
 use dpdk::{EalConfig, LogLevel};
 use engine::plan::{DirectionPlan, LinkPlan, Plan, PortPlan, Toggle};
 use engine::worker::Poll;
-use shaper::gso::Split;
 
 /// The engine's plan. `secret` keys the flow hash.
 pub fn plan(config: &Config, secret: [u8; 16]) -> Plan {
@@ -192,8 +191,16 @@ fn port(port: &model::Port) -> PortPlan {
         mtu: port.mtu,
         rx_ring: port.rx_ring,
         tx_ring: port.tx_ring,
-        tso: Toggle::default(),
-        lro: Toggle::default(),
+        tso: toggle(port.tso),
+        lro: toggle(port.lro),
+    }
+}
+
+fn toggle(offload: model::Offload) -> Toggle {
+    match offload {
+        model::Offload::Auto => Toggle::Auto,
+        model::Offload::On => Toggle::On,
+        model::Offload::Off => Toggle::Off,
     }
 }
 
@@ -204,8 +211,8 @@ fn direction(direction: &model::Direction) -> DirectionPlan {
         overhead: direction.overhead,
         catch_up: direction.catch_up,
         rules: direction.rules.clone(),
-        split: Split::AUTO,
-        gro: false,
+        split: direction.split,
+        gro: direction.gro,
     }
 }
 

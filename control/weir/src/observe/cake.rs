@@ -12,7 +12,7 @@ pub fn options(settings: &model::Direction) -> String {
     if words.next() == Some("bandwidth") {
         words.next();
     }
-    words.collect::<Vec<_>>().join(" ")
+    words.collect::<Vec<_>>().join(" ") + &settings.super_packet_words()
 }
 
 /// The counters of the whole, named as `tc -s -j` names them.
