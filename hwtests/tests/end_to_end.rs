@@ -581,8 +581,8 @@ fn assert_conserved(show: &Value) {
         for unit in ["packets", "bytes"] {
             let count = |what: &str| direction[what][unit].as_u64().unwrap();
             assert_eq!(
-                count("received"),
-                count("sent") + count("dropped") + count("backlog"),
+                count("received") + count("added"),
+                count("sent") + count("dropped") + count("backlog") + count("removed"),
                 "{unit}: {direction:#}"
             );
         }
