@@ -357,7 +357,7 @@ pub static PORT: Table = Table {
         },
         Key {
             name: "hold-time",
-            kind: Kind::Time(Duration::from_millis(1), Duration::from_millis(60_000)),
+            kind: Kind::Time(Duration::from_millis(10), Duration::from_millis(60_000)),
             default: "\"1s\"",
             example: "\"500ms\"",
             change: Change::Restart,
