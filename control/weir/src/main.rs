@@ -1,10 +1,12 @@
 //! The weir binary: reads a configuration, runs the dataplane, answers questions about it.
 
+mod carries;
 mod check;
 mod cli;
 mod leftover;
 mod observe;
 mod plan;
+mod probe;
 mod progress;
 mod report;
 mod run;
