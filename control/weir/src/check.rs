@@ -93,26 +93,26 @@ fn write_disciplines(text: &mut String, config: &Config) -> fmt::Result {
 /// # Errors
 /// Everything that is wrong with the file.
 pub fn explain(file: &Path) -> Result<ExitCode> {
+    say(&explained(&load(file)?.config)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explained(config: &Config) -> Result<String> {
     let mut text = String::new();
-    for link in load(file)?.config.links {
+    for link in &config.links {
         for (way, direction) in [("up", &link.up), ("down", &link.down)] {
             let Some(direction) = direction else { continue };
             let rules = if direction.rules.is_empty() { "" } else { ", its rules beside" };
-            let (tc, keys) = (direction.to_tc(), direction.to_toml(way));
-            writeln!(
-                text,
-                "# {way} of link \"{}\" as tc has it{rules}:\n[link.{way}]\ntc = \"{tc}\"",
-                link.name
-            )?;
+            writeln!(text, "# {way} of link \"{}\" as tc has it{rules}:", link.name)?;
+            writeln!(text, "[link.{way}]\ntc = \"{}\"", direction.to_tc())?;
             writeln!(text, "# For which tc has no words:")?;
             for (key, value) in direction.beside_tc() {
                 writeln!(text, "{key} = {value}")?;
             }
-            writeln!(text, "\n# The same in keys:\n[link.{way}]\n{keys}")?;
+            writeln!(text, "\n# The same in keys:\n[link.{way}]\n{}", direction.to_toml(way))?;
         }
     }
-    say(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(text)
 }
 
 /// Lists every key.
@@ -122,4 +122,19 @@ pub fn explain(file: &Path) -> Result<ExitCode> {
 pub fn keys() -> Result<ExitCode> {
     say(&Schema.to_string())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::snapshot;
+
+    #[test]
+    fn a_direction_is_explained_in_both_forms() {
+        let text = "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n\
+            up = { tc = \"cake bandwidth 20mbit no-split-gso\", gro = true }\n\
+            down = { bandwidth = \"1Gbit\", gso-budget = \"200us\" }\n";
+        let explained = explained(&config::parse("test.toml", text).unwrap().config).unwrap();
+        snapshot("explain.txt", &explained);
+    }
 }
