@@ -7,6 +7,8 @@
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::egress::Egress;
+use crate::flight::Flight;
+use crate::gate::Gate;
 use crate::page::DirectionPage;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
@@ -62,6 +64,13 @@ impl Direction {
             split: settings.split,
             counters: Counters::default(),
         }
+    }
+
+    /// Keeps the transmit ring short from now on.
+    #[must_use]
+    pub fn governed(mut self, gate: Gate) -> Self {
+        self.sender.govern(gate);
+        self
     }
 
     /// One turn: send what is due, take in what has come, and send again if the wire was idle.
@@ -146,6 +155,18 @@ impl Direction {
         self.egress.exchange_sojourn(sojourn);
     }
 
+    /// What keeps the transmit ring short, if anything does.
+    pub fn gate(&self) -> Option<&Gate> {
+        self.sender.gate()
+    }
+
+    /// Gives away what was in flight since the last time, in exchange for an empty one.
+    pub fn exchange_flight(&mut self, flight: &mut Flight) {
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.exchange_flight(flight);
+        }
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
@@ -153,6 +174,7 @@ impl Direction {
         page.control = self.egress.control_stats();
         page.qdisc = Some(self.egress.qdisc().stats());
         page.limiter = self.egress.limiter().map(|limiter| *limiter.stats());
+        page.gate = self.sender.gate().map(Gate::report);
         page.link_up = self.link == Link::Up;
     }
 
@@ -161,6 +183,7 @@ impl Direction {
         if self.link == Link::Up {
             return self.sender.send(now, &mut self.egress, &mut self.counters);
         }
+        self.sender.reap(now);
         self.hold(now);
         0
     }

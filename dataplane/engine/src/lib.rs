@@ -10,10 +10,13 @@
 mod builder;
 pub mod classify;
 pub mod clock;
+pub mod completion;
 pub mod counters;
 pub mod direction;
 pub mod egress;
+pub mod flight;
 pub mod gaps;
+pub mod gate;
 mod interface;
 pub mod line;
 pub mod links;

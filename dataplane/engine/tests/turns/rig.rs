@@ -3,11 +3,14 @@
 use dpdk::testing::TestEal;
 use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::classify::{Classifier, Wants};
+use engine::completion::source::{Nudge, Source};
 use engine::counters::{Counters, Loss, Tally};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
+use engine::gate::{self, Gate};
 use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
+use engine::plan::GovernorPlan;
 use engine::pool;
 use engine::sojourn::Sojourn;
 use engine::worker::Worker;
@@ -55,6 +58,8 @@ pub struct Plan {
     /// Sends into net_null, which takes packets of one segment only and has no outlet to look into.
     pub into_null: bool,
     pub rules: &'static [Rule],
+    /// Keeps the outlet short, with completions from held references.
+    pub governor: Option<GovernorPlan>,
 }
 
 impl Default for Plan {
@@ -67,6 +72,7 @@ impl Default for Plan {
             outlet: 2048,
             into_null: false,
             rules: &[],
+            governor: None,
         }
     }
 }
@@ -199,12 +205,12 @@ impl<'a> Rig<'a> {
             lane.drain();
         }
         self.check();
+        drop(self.worker);
         for lane in &mut self.lanes {
             discard(&lane.inlet);
             assert_eq!(lane.pool.in_use(), 0, "mbufs are missing from the pool");
             assert_eq!(lane.pool.available(), lane.pool.size());
         }
-        drop(self.worker);
         for port in self.lanes.iter_mut().flat_map(|lane| &mut lane.ports) {
             port.close().unwrap();
             self.eal.detach(port.name()).unwrap();
@@ -247,7 +253,19 @@ impl Lane {
             Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&plan.qdisc), plan.rules);
         let settings = Settings { mtu: MTU, link_down_hold: HOLD, split: Split::AUTO };
-        let direction = Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);
+        let mut direction =
+            Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);
+        if let Some(governor) = plan.governor {
+            direction = direction.governed(Gate::new(gate::Settings {
+                plan: governor,
+                source: Source::Held,
+                nudge: Nudge::None,
+                ring: u16::try_from(plan.outlet - 1).unwrap(),
+                framing: 0,
+                heads: None,
+                wire: None,
+            }));
+        }
         let lane =
             Self { inlet, outlet, pool, fed: Tally::default(), taken: Tally::default(), missed: 0, ports };
         (lane, direction)
@@ -291,6 +309,15 @@ impl Lane {
         let before = self.taken;
         self.each_sent(|_| ());
         Tally { packets: self.taken.packets - before.packets, bytes: self.taken.bytes - before.bytes }
+    }
+
+    /// Takes one frame that was sent, to be freed later.
+    pub fn take_one(&mut self) -> Option<Mbuf> {
+        let mut burst = Burst::new();
+        self.outlet.dequeue_up_to(&mut burst, 1);
+        let mbuf = burst.pop()?;
+        self.taken.add(mbuf.pkt_len());
+        Some(mbuf)
     }
 
     /// Shows every frame that was sent, then frees it.
