@@ -1,6 +1,7 @@
 //! From a running line to the report about it.
 
 mod cake;
+mod queue;
 
 use crate::report::{
     Count, DirectionReport, LimiterReport, LinkReport, PollGaps, PortReport, Report, WorkerReport,
@@ -8,6 +9,8 @@ use crate::report::{
 use config::model::{self, Config};
 use config::units;
 use dpdk::Eal;
+use engine::flight;
+use engine::gate::GatePage;
 use engine::line::{Line, LineLink, LinePort, LineWorker};
 use engine::page::DirectionPage;
 use engine::plan::Way;
@@ -61,11 +64,17 @@ fn observe_link(config: &model::Link, link: &LineLink, line: &Line) -> LinkRepor
         };
         Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page, sojourn))
     });
+    let sends = |way| {
+        let (_, place) = link.ways.iter().find(|(of, _)| *of == way)?;
+        let worker = line.workers().get(place.worker)?;
+        let page = worker.page.directions.get(place.direction)?;
+        Some((page.gate.as_ref()?, worker.flight.get(place.direction)?))
+    };
     LinkReport {
         name: config.name.clone(),
         directions: directions.collect(),
-        a: observe_port(&config.a, &link.a),
-        b: observe_port(&config.b, &link.b),
+        a: observe_port(&config.a, &link.a, sends(Way::Down)),
+        b: observe_port(&config.b, &link.b, sends(Way::Up)),
     }
 }
 
@@ -110,7 +119,12 @@ fn observe_direction(
     }
 }
 
-fn observe_port(config: &model::Port, line: &LinePort) -> PortReport {
+/// `sends`: what is known of its transmit queue, if a direction sends by this port.
+fn observe_port(
+    config: &model::Port,
+    line: &LinePort,
+    sends: Option<(&GatePage, &flight::Total)>,
+) -> PortReport {
     let link = line.port.link().ok();
     let stats = line.port.stats().unwrap_or_default();
     PortReport {
@@ -127,6 +141,10 @@ fn observe_port(config: &model::Port, line: &LinePort) -> PortReport {
         oerrors: stats.oerrors,
         pool_size: line.pool.size(),
         pool_in_use: line.pool.in_use(),
+        tx_queues: sends
+            .map(|(gate, flight)| queue::observe(config, &line.info.driver, gate, flight))
+            .into_iter()
+            .collect(),
     }
 }
 

@@ -1,10 +1,13 @@
 //! What `weir show` shows: the document that travels over the socket. `text` prints it in the shape of
-//! `tc -s qdisc show`, `tins` is the part about cake's tins, `supers` that about super-packets.
+//! `tc -s qdisc show`, `tins` is the part about cake's tins, `supers` that about super-packets,
+//! `queue` that about transmit rings.
 
+mod queue;
 mod supers;
 mod text;
 mod tins;
 
+pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
 pub use supers::SupersReport;
 pub use tins::TinReport;
 
@@ -76,6 +79,8 @@ pub struct PortReport {
     pub pool_size: u32,
     /// Buffers of it in use.
     pub pool_in_use: u32,
+    /// The transmit queues that something is sent by.
+    pub tx_queues: Vec<TxQueueReport>,
 }
 
 /// One direction.
