@@ -51,8 +51,7 @@ pub struct Settings {
     /// Bytes that a frame takes on the wire beside its own: 0, or preamble, FCS and gap.
     pub framing: u32,
     /// Where a frame gets its first segment from that has none of its own: buffers of [`HEAD`] bytes,
-    /// or of a whole frame on a port that sends one segment only. As many as the ring has descriptors
-    /// are never exhausted.
+    /// or of a whole frame on a port that sends one segment only.
     pub heads: Option<Mempool>,
     /// The rate of the wire, for a source that has to be given up; `None` if nobody knows.
     pub wire: Option<Rate>,
