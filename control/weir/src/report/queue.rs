@@ -94,19 +94,11 @@ pub struct QuantilesReport {
 impl Display for TxQueueReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, " tx queue {}: ", self.queue)?;
-        match (self.binds, self.complete_on.as_str()) {
-            (true, _) => write!(f, "limited, ")?,
-            (false, "submit") => {
-                write!(f, "no limit (complete-on submit): what is in flight waits below the scheduler, ")?
-            }
-            (false, _) => write!(f, "no limit, ")?,
-        }
-        writeln!(f, "completions by {}, nudge {}", self.source, self.nudge)?;
-        writeln!(f, "  {}: {}", self.basis, self.why)?;
-        if let Some(why) = &self.contradiction {
-            writeln!(f, "  source switched {} times, last because {why}", self.source_switches)?;
-        }
         self.write_limit(f)?;
+        writeln!(f, "  completions by {}, nudge {} ({}: {})", self.source, self.nudge, self.basis, self.why)?;
+        if let Some(why) = &self.contradiction {
+            writeln!(f, "  source given up {} times, last because {why}", self.source_switches)?;
+        }
         self.write_flight(f)?;
         if self.binds {
             writeln!(
@@ -131,10 +123,17 @@ impl Display for TxQueueReport {
 
 impl TxQueueReport {
     fn write_limit(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "  in flight {}b in {} descriptors", self.in_flight, self.descriptors)?;
+        let Self { limit, limit_min, in_flight, descriptors, .. } = self;
         if self.binds {
             let most = self.limit_max.map_or("unlimited".to_owned(), |most| format!("{most}b"));
-            write!(f, ", limit {}b (min {}b max {most})", self.limit, self.limit_min)?;
+            write!(
+                f,
+                "limit {limit}b (min {limit_min}b max {most}), {in_flight}b in {descriptors} descriptors"
+            )?;
+        } else if self.complete_on == "submit" {
+            write!(f, "complete-on submit, {in_flight}b in {descriptors} descriptors below the scheduler")?;
+        } else {
+            write!(f, "no limit, as nothing tells what is in flight")?;
         }
         if let Some(rate) = self.drain_rate {
             write!(f, ", drains {}", Bits(rate))?;
