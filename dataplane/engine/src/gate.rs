@@ -30,6 +30,8 @@ pub struct Gate {
     settings: Settings,
     /// Of the latest turn.
     now: Instant,
+    /// The batch below which the device is known to report nothing, in bytes, and until when.
+    batch: (u32, Instant),
     /// When a source that was given up is tried again.
     retry: Option<Instant>,
     /// How long after the next time it is given up.
@@ -112,6 +114,7 @@ impl Gate {
             flight: Flight::new(),
             settings,
             now: Instant::ZERO,
+            batch: (0, Instant::ZERO),
             retry: None,
             retry_after: RETRY,
             stats: Stats::default(),
@@ -135,7 +138,7 @@ impl Gate {
         });
         if reaped.descriptors > 0 {
             flight.record(Kind::Batch, reaped.descriptors, 1);
-            self.watch.progress();
+            self.progress(now, reaped);
             self.complete(now, reaped);
         }
         if self.binds() {
@@ -240,7 +243,7 @@ impl Gate {
             source: self.completions.source(),
             nudge: self.completions.nudge(),
             binds: self.binds(),
-            limit: self.governor.limit(),
+            limit: self.limit(),
             in_flight: self.completions.in_flight(),
             rate: self.governor.rate(),
             delay: self.governor.delay(),
@@ -248,6 +251,25 @@ impl Gate {
             watch: self.watch.stats(),
             gate: self.stats,
         }
+    }
+
+    /// Bytes that may be in flight.
+    #[inline]
+    fn limit(&self) -> u32 {
+        let (batch, until) = self.batch;
+        let governed = self.governor.limit();
+        if self.now < until { governed.max(batch.min(self.settings.plan.limit_max)) } else { governed }
+    }
+
+    /// Something was reported. If it was not until more was sent than the limit allows, it was a batch,
+    /// and a limit below that would lead there again (the governor's probes do): it is kept in mind.
+    #[inline]
+    fn progress(&mut self, now: Instant, reaped: Amount) {
+        if self.watch.has_helped() {
+            let bytes = u32::try_from(reaped.bytes).unwrap_or(u32::MAX);
+            self.batch = (bytes, now + BATCH_KEPT);
+        }
+        self.watch.progress();
     }
 
     /// Whether the governor decides.
@@ -265,9 +287,7 @@ impl Gate {
         }
         let wait = wait + frames as u64 * u64::from(self.settings.framing);
         let bytes = u64::from(self.governor.in_flight()) + wait;
-        bytes <= u64::from(self.governor.limit())
-            || bytes == 0
-            || (frames == 0 && self.completions.is_unmarked())
+        bytes <= u64::from(self.limit()) || bytes == 0 || (frames == 0 && self.completions.is_unmarked())
     }
 
     /// A driver takes some descriptors less than its ring has; with what is seen late, room is
@@ -333,7 +353,7 @@ impl Gate {
     #[inline]
     fn span(&self) -> u32 {
         match self.governor.rate() {
-            0 => self.governor.limit() / 4,
+            0 => self.limit() / 4,
             rate => u32::try_from(rate / MARKS_PER_SECOND).unwrap_or(u32::MAX),
         }
     }
@@ -365,7 +385,7 @@ impl Gate {
 
     #[inline]
     fn record(&mut self) {
-        self.flight.record(Kind::Limit, self.governor.limit().into(), 1);
+        self.flight.record(Kind::Limit, self.limit().into(), 1);
         self.flight.record(Kind::InFlight, self.completions.in_flight().bytes, 1);
     }
 
@@ -417,6 +437,9 @@ const MARKS_PER_SECOND: u64 = 4 * 10_000;
 
 /// Frames are let through beyond the limit after this at the latest.
 const LONGEST_PATIENCE: Duration = Duration::from_nanos(10 * PATIENCE.as_nanos());
+
+/// How long a batch is kept in mind: learning it costs some 70 ms.
+const BATCH_KEPT: Duration = Duration::from_millis(30_000);
 
 /// How long a source that never reported is left alone, and at most.
 const RETRY: Duration = Duration::from_millis(10_000);

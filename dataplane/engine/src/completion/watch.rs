@@ -100,6 +100,12 @@ impl Watch {
         self.allowance > 0
     }
 
+    /// Whether frames were let through since the last completion.
+    #[inline]
+    pub const fn has_helped(&self) -> bool {
+        self.given > 0
+    }
+
     /// A frame went that the limit would have kept.
     #[inline]
     pub fn spend(&mut self, frames: u32) {

@@ -38,6 +38,8 @@ pub struct Lane {
     pub outlet: Ring,
     /// Where its packets come from, as a NIC would take them.
     pub pool: Mempool,
+    /// Where frames of others get a first segment from.
+    pub heads: Mempool,
     /// Put into the inlet so far, and taken from the outlet.
     pub fed: Tally,
     pub taken: Tally,
@@ -58,8 +60,11 @@ pub struct Plan {
     /// Sends into net_null, which takes packets of one segment only and has no outlet to look into.
     pub into_null: bool,
     pub rules: &'static [Rule],
-    /// Keeps the outlet short, with completions from held references.
+    /// Keeps the outlet short, with completions from `source`.
     pub governor: Option<GovernorPlan>,
+    pub source: Source,
+    /// Rate of the wire, as far as the gate is told.
+    pub wire: Option<u64>,
 }
 
 impl Default for Plan {
@@ -73,6 +78,8 @@ impl Default for Plan {
             into_null: false,
             rules: &[],
             governor: None,
+            source: Source::Held,
+            wire: None,
         }
     }
 }
@@ -208,8 +215,10 @@ impl<'a> Rig<'a> {
         drop(self.worker);
         for lane in &mut self.lanes {
             discard(&lane.inlet);
-            assert_eq!(lane.pool.in_use(), 0, "mbufs are missing from the pool");
-            assert_eq!(lane.pool.available(), lane.pool.size());
+            for pool in [&lane.pool, &lane.heads] {
+                assert_eq!(pool.in_use(), 0, "mbufs are missing from the pool");
+                assert_eq!(pool.available(), pool.size());
+            }
         }
         for port in self.lanes.iter_mut().flat_map(|lane| &mut lane.ports) {
             port.close().unwrap();
@@ -227,6 +236,8 @@ impl Lane {
             ..MempoolConfig::new(format!("lane{id}"), plan.mbufs)
         };
         let pool = Mempool::create(eal, &config).unwrap();
+        let heads = MempoolConfig { cache: 0, ..MempoolConfig::new(format!("lane{id}-heads"), 255) };
+        let heads = Mempool::create(eal, &heads).unwrap();
         let inlet = Ring::create(eal, &format!("lane{id}-in"), INLET).unwrap();
         let outlet = Ring::create(eal, &format!("lane{id}-out"), plan.outlet).unwrap();
         let mut ports = vec![Ring::port(eal, &format!("lane{id}"), &inlet, &outlet).unwrap()];
@@ -258,16 +269,25 @@ impl Lane {
         if let Some(governor) = plan.governor {
             direction = direction.governed(Gate::new(gate::Settings {
                 plan: governor,
-                source: Source::Held,
+                source: plan.source,
                 nudge: Nudge::None,
-                ring: u16::try_from(plan.outlet - 1).unwrap(),
+                // The ring does not always take what its descriptors promise.
+                ring: u16::try_from(plan.outlet).unwrap(),
                 framing: 0,
-                heads: None,
-                wire: None,
+                heads: Some(heads.clone()),
+                wire: plan.wire.map(Rate::from_bits_per_sec),
             }));
         }
-        let lane =
-            Self { inlet, outlet, pool, fed: Tally::default(), taken: Tally::default(), missed: 0, ports };
+        let lane = Self {
+            inlet,
+            outlet,
+            pool,
+            heads,
+            fed: Tally::default(),
+            taken: Tally::default(),
+            missed: 0,
+            ports,
+        };
         (lane, direction)
     }
 
