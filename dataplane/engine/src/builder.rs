@@ -130,7 +130,7 @@ impl Builder<'_> {
 }
 
 /// Attaches, configures and starts one port.
-fn open(
+pub(crate) fn open(
     eal: &Eal,
     plan: &PortPlan,
     name: String,

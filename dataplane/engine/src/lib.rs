@@ -24,6 +24,7 @@ pub mod mailbox;
 pub mod page;
 pub mod plan;
 pub mod pool;
+pub mod probe;
 mod receiver;
 pub mod sender;
 pub mod sojourn;

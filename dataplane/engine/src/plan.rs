@@ -2,7 +2,7 @@
 
 use crate::pool::{self, PoolSum};
 use crate::worker::Poll;
-use dpdk::{EalError, LcoreError, MempoolError, PortError};
+use dpdk::{EalError, LcoreError, MbufError, MempoolError, PortError};
 use shaper::conformance::Weir;
 use shaper::dql::Dql;
 use shaper::flow::rules::Rule;
@@ -228,6 +228,9 @@ pub enum LinkFault {
         /// What was asked for.
         sum: PoolSum,
     },
+    /// No buffer for a frame of a probe.
+    #[error("the probe has no frame to send: {0}")]
+    NoBuffer(#[from] MbufError),
     /// The discipline's parameters.
     #[error(transparent)]
     Qdisc(#[from] qdisc::ParamError),
