@@ -277,6 +277,48 @@ fn check_explains_and_needs_no_port() {
 }
 
 #[test]
+fn probe_tells_what_completions_are_worth_and_leaves_nothing() {
+    let probe = |args: &[&str]| Command::new(weir_binary()).arg("probe").args(args).output().unwrap();
+    let verdict = |args: &[&str]| -> Value {
+        let output = probe(args);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let null = verdict(&["net_null0", "--json"]);
+    assert_eq!((&null["source"], &null["driver"]), (&"submit".into(), &"net_null".into()));
+    assert_eq!((&null["evidence"]["copies"], &null["as_known"]), (&true.into(), &true.into()));
+    assert_eq!(null["evidence"]["idle"]["queue_count"], "not offered");
+
+    // Nobody takes frames out of it.
+    let bench = Bench::new("probe");
+    let file = bench.folder.join("probe.toml");
+    fs::write(
+        &file,
+        "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = { device = \"net_ring0\", tx-ring = 256 }\n",
+    )
+    .unwrap();
+    let ring = verdict(&["x/b", file.to_str().unwrap(), "--json"]);
+    assert_eq!((&ring["ring"], &ring["evidence"]["copies"]), (&256.into(), &false.into()));
+    assert!(
+        ring["evidence"]["shown_by"].is_null() && ring["evidence"]["sent"].as_u64() > Some(255),
+        "{ring:#}"
+    );
+
+    let text = String::from_utf8(probe(&["net_null0"]).stdout).unwrap();
+    assert!(text.starts_with("port net_null0: driver net_null, ring 1024: submit, nudge none\n"), "{text}");
+
+    let refused = probe(&["net_af_packet0,iface=lo"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("lo has 127.0.0.1") && said.contains("--force"), "{said}");
+
+    let left = fs::read_dir("/run/dpdk").into_iter().flatten().flatten();
+    let left: Vec<_> =
+        left.filter(|entry| entry.file_name().to_string_lossy().starts_with("weir-probe-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn check_warns_of_what_this_machine_has_not() {
     let bench = Bench::new("elsewhere");
     let file = bench.folder.join("elsewhere.toml");

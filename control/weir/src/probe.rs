@@ -2,10 +2,21 @@
 
 use crate::carries::use_of;
 use crate::check::load;
+use crate::plan::plan;
+use crate::progress::Progress;
+use crate::run::{refused, start_eal, suited};
+use crate::say::{complain, say};
+use crate::signals::Signals;
 use anyhow::{Context, Result, anyhow, bail};
+use config::Loaded;
 use config::device::Device;
 use config::model::{Config, Port};
+use engine::completion::source::Nudge;
+use engine::probe::{Answer, Calls, Verdict};
+use serde_json::{Value, json};
+use shaper::time::Duration;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// What `weir probe` was asked.
 #[derive(Debug)]
@@ -24,6 +35,91 @@ pub struct Request {
     pub verbose: bool,
 }
 
+/// Sends frames by the port and prints what that tells of its completions. Fails if the port took none.
+///
+/// # Errors
+/// What was asked does not make sense, this machine uses the port, or it cannot be opened.
+pub fn probe(request: &Request) -> Result<ExitCode> {
+    let config = config(request)?;
+    let link = plan(&config, [0; 16]).links.into_iter().next().context("there is no port")?;
+    config.links.iter().try_for_each(|link| harmless(&link.a, request.force))?;
+    let environment = suited(&COMMAND_LINE, &config)?;
+    // Any number of them may run, beside instances too.
+    let name = format!("probe-{}", std::process::id());
+    let signals = Signals::take()?;
+    let progress = Progress::start(&name)?;
+    let eal_config = environment.eal(&name, request.verbose);
+    let (_folder, eal) = start_eal(&config, &eal_config, &signals, &progress)?;
+    let verdict = engine::probe::port(&eal, &link.a, &mut |step| progress.step(&step))
+        .map_err(|error| refused(format!("port {}: {error}", link.a.devargs), request.verbose))?;
+    drop(progress);
+    if request.json {
+        say(&format!("{:#}\n", json(&link.a.devargs, &verdict)))?;
+    } else {
+        say(&format!("port {}: {verdict}\n", link.a.devargs))?;
+    }
+    Ok(if verdict.evidence.sent > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The verdict for a program: times in microseconds; what a call answered is a number, or words if it
+/// gave none.
+fn json(port: &str, verdict: &Verdict) -> Value {
+    let Verdict { driver, ring, source, nudge, meaning, known, evidence } = verdict;
+    let times = evidence.times.map(|times| {
+        json!({
+            "count": times.count,
+            "min_us": micros(times.min),
+            "median_us": micros(times.median),
+            "max_us": micros(times.max),
+        })
+    });
+    json!({
+        "port": port,
+        "driver": driver,
+        "ring": ring,
+        "source": source.to_string(),
+        "nudge": nudge.name(),
+        "meaning": meaning,
+        "as_known": verdict.is_as_known(),
+        "known": {
+            "source": known.source.to_string(),
+            "nudge": known.nudge.name(),
+            "basis": known.basis.name(),
+            "why": known.why,
+        },
+        "evidence": {
+            "sent": evidence.sent,
+            "refused": evidence.refused,
+            "copies": evidence.copies,
+            "shown_by": evidence.shown_by.map(Nudge::name),
+            "took_us": evidence.took.map(micros),
+            "shown_after": evidence.shown_after,
+            "batch": evidence.batch,
+            "times": times,
+            "idle": calls(&evidence.idle),
+            "busy": calls(&evidence.busy),
+            "not_believed": evidence.lies().collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn calls(calls: &Calls) -> Value {
+    let answer =
+        |answer: Answer| answer.number().map_or_else(|| json!(answer.to_string()), |number| json!(number));
+    json!({
+        "in_flight": calls.in_flight,
+        "descriptor_status_first": answer(calls.first),
+        "descriptor_status_last": answer(calls.last),
+        "queue_count": answer(calls.in_use),
+        "done_cleanup": answer(calls.freed),
+        "freed_before_cleanup": calls.was_freed,
+    })
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
 /// A configuration of one link that has the port on both sides: nothing else is opened, and what is said
 /// of EAL arguments and memory holds for it.
 fn config(request: &Request) -> Result<Config> {
@@ -39,7 +135,10 @@ fn config(request: &Request) -> Result<Config> {
     }
     config.eal.args.extend(request.eal.iter().cloned());
     // Once more as text: the arguments may not suit the device or each other.
-    let mut config = config::parse(COMMAND_LINE, &config.to_toml())?.config;
+    let Loaded { mut config, warnings } = config::parse(COMMAND_LINE, &config.to_toml())?;
+    if request.file.is_none() || !request.eal.is_empty() {
+        warnings.iter().for_each(|warning| complain(&warning.to_string()));
+    }
     config.links.iter_mut().for_each(|link| link.b = port.clone());
     Ok(config)
 }

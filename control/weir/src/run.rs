@@ -14,7 +14,6 @@ use config::model::Config;
 use dpdk::{Eal, EalConfig};
 use engine::completion::drivers::choose;
 use engine::line::Line;
-use engine::plan::StartError;
 use std::fmt::Display;
 use std::io::{Read, Write, stdout};
 use std::path::{Path, PathBuf};
@@ -180,7 +179,7 @@ fn instance_name(file: &Path, given: Option<String>) -> Result<String> {
 }
 
 /// Why nothing was started, and how to hear more of the driver.
-fn refused(error: StartError, verbose: bool) -> anyhow::Error {
+pub fn refused(error: impl Display, verbose: bool) -> anyhow::Error {
     let more = if verbose {
         ""
     } else {
