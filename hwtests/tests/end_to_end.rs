@@ -276,6 +276,41 @@ fn check_explains_and_needs_no_port() {
     assert_eq!(json["link"][0]["up"]["bandwidth"], "20Mbit");
 }
 
+/// Nobody takes frames out of the ring, so that all of it fills where no limit holds.
+#[test]
+fn what_lies_below_the_scheduler_is_shown_with_its_price() {
+    let bench = Bench::new("below");
+    let link = |complete_on| {
+        format!(
+            "[[link]]\nname = \"x\"\na = \"net_null0,size=1000\"\n\
+             b = {{ device = \"net_ring0\", complete-on = \"{complete_on}\" }}\n\
+             up = {{ bandwidth = \"100Mbit\" }}\ndown = \"off\"\n"
+        )
+    };
+    let queue = |show: &Value| show["links"][0]["b"]["tx_queues"][0].clone();
+    let weir = bench.weir(&link("submit"));
+    weir.until("a full ring", |show| queue(show)["descriptors"] == 1_023);
+    let price = queue(&weir.show());
+    assert_eq!((&price["complete_on"], &price["binds"]), (&"submit".into(), &false.into()));
+    assert_eq!((&price["source"], &price["in_flight"]), (&"held-reference".into(), &1_023_000.into()));
+    let text = run(Command::new(weir_binary()).args(["show", &weir.name])).unwrap();
+    assert!(text.contains("complete-on submit, 1023000b in 1023 descriptors below the scheduler"), "{text}");
+    weir.stop(Signal::TERM);
+
+    let weir = bench.weir(&link("completion"));
+    weir.until("a limit that holds", |show| {
+        let queue = queue(show);
+        queue["binds"] == true && queue["in_flight"].as_u64() > Some(0)
+    });
+    let held = queue(&weir.show());
+    assert!(held["descriptors"].as_u64() < Some(512), "{held:#}");
+    assert!(
+        weir.show()["links"][0]["a"]["tx_queues"].as_array().unwrap().is_empty(),
+        "nothing is sent there"
+    );
+    weir.stop(Signal::TERM);
+}
+
 #[test]
 fn probe_tells_what_completions_are_worth_and_leaves_nothing() {
     let probe = |args: &[&str]| Command::new(weir_binary()).arg("probe").args(args).output().unwrap();
