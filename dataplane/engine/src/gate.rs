@@ -10,12 +10,12 @@
 //! the rate is not known. The driver may refuse a burst's end, and with it its mark: what it took is
 //! covered by the next mark then, for the rest is offered again.
 
-use crate::completion::source::{Nudge, Source};
+use crate::completion::source::{Nudge, Queue, Source};
 use crate::completion::watch::{self, Contradiction, PATIENCE, Watch};
 use crate::completion::{Amount, Completions};
 use crate::flight::{Flight, Kind};
 use crate::plan::{CompleteOn, GovernorPlan};
-use dpdk::{Burst, Held, Mbuf, Mempool, TxQueue};
+use dpdk::{Burst, Held, Mbuf, Mempool};
 use shaper::dql::{self, Governor, Params};
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -123,7 +123,7 @@ impl Gate {
 
     /// Looks for completions; once a turn, also while nothing is to be sent.
     #[inline]
-    pub fn reap(&mut self, now: Instant, tx: &mut TxQueue) {
+    pub fn reap(&mut self, now: Instant, tx: &mut impl Queue) {
         self.now = now;
         if self.retry.is_some_and(|retry| retry <= now) {
             self.resume(now);
@@ -182,14 +182,14 @@ impl Gate {
     /// Sends from the front of `burst`, and looks for the last frame that is taken. Returns how many
     /// are; the others stay in the burst.
     #[inline]
-    pub fn burst(&mut self, now: Instant, tx: &mut TxQueue, burst: &mut Burst) -> usize {
+    pub fn burst(&mut self, now: Instant, tx: &mut impl Queue, burst: &mut Burst) -> usize {
         if self.completions.source() == Source::Submit {
-            return tx.burst(burst);
+            return tx.send(burst);
         }
         tx.join(burst);
         let before = self.completions.in_flight();
         self.offer(now, burst);
-        let sent = tx.burst(burst);
+        let sent = tx.send(burst);
         self.completions.taken(self.amount(burst.as_slice()));
         let taken = self.completions.in_flight().since(before);
         if taken.descriptors > 0 {
@@ -358,7 +358,7 @@ impl Gate {
         }
     }
 
-    fn submitted(&mut self, now: Instant, tx: &TxQueue, taken: Amount) {
+    fn submitted(&mut self, now: Instant, tx: &impl Queue, taken: Amount) {
         if self.binds() {
             let bytes = u32::try_from(taken.bytes).unwrap_or(u32::MAX);
             self.governor.queued(now, 0, bytes);

@@ -173,11 +173,12 @@ impl Probe<'_> {
         let mut times = Vec::with_capacity(TIMED as usize);
         let mut held: VecDeque<(Instant, Held)> = VecDeque::new();
         let deadline = (self.now)() + WAIT + WAIT;
-        for _ in 0..TIMED {
-            if held.len() < ASKED
-                && let Some(next) = self.send(evidence)?
-            {
-                held.push_back(((self.now)(), next));
+        let mut sent = 0;
+        while times.len() < TIMED as usize {
+            if held.len() < ASKED && sent < TIMED {
+                sent += 1;
+                let frame = self.send(evidence)?;
+                held.extend(frame.map(|frame| ((self.now)(), frame)));
             }
             Device::nudge(self.tx, evidence.nudge());
             let now = (self.now)();

@@ -1,7 +1,7 @@
 //! How a completion is seen, and how a driver is made to look for one.
 
 use dpdk::txq::DescriptorStatus;
-use dpdk::{Held, TxQueue};
+use dpdk::{Burst, Held, TxQueue};
 use shaper::units::Rate;
 use std::fmt;
 
@@ -64,6 +64,14 @@ pub trait Device {
     fn nudge(&mut self, how: Nudge);
 }
 
+/// A transmit queue that sends.
+pub trait Queue: Device {
+    /// Makes packets fit for [`Queue::send`], which may free some.
+    fn join(&mut self, burst: &mut Burst);
+    /// Sends from the front; returns how many were taken, and the others stay.
+    fn send(&mut self, burst: &mut Burst) -> usize;
+}
+
 impl From {
     /// The offset of a descriptor that `newer` others were filled after; `None` if the ring has been
     /// filled since.
@@ -105,6 +113,18 @@ impl Device for TxQueue {
             Nudge::Cleanup => drop(self.done_cleanup(0)),
             Nudge::Refused => drop(TxQueue::nudge(self)),
         }
+    }
+}
+
+impl Queue for TxQueue {
+    #[inline]
+    fn join(&mut self, burst: &mut Burst) {
+        Self::join(self, burst);
+    }
+
+    #[inline]
+    fn send(&mut self, burst: &mut Burst) -> usize {
+        self.burst(burst)
     }
 }
 

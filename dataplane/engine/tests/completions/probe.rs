@@ -1,82 +1,17 @@
 //! What the probe finds out about every software driver, with a peer in the same process where the
 //! driver needs one. The frames are real, and so is the time, except over rings.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use dpdk::testing::{TestEal, eal};
-use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring, RxQueue, TxQueue};
-use engine::clock::Clock;
+use crate::ports::{Running, connect, enter_namespace, ip, is_full, pool};
+use dpdk::testing::eal;
+use dpdk::{Burst, Mbuf, Ring};
 use engine::completion::source::{Nudge, Source};
-use engine::probe::{self, Probe, Verdict};
+use engine::probe::{self, Verdict};
 use shaper::time::Instant;
 use std::collections::VecDeque;
-use std::process::Command;
-
-/// A started port with one queue each way.
-struct Running {
-    port: Port,
-    rx: RxQueue,
-    tx: TxQueue,
-}
-
-impl Running {
-    fn attach(eal: &TestEal, devargs: &str, pool: &Mempool) -> Self {
-        let name = eal.attach(devargs).unwrap();
-        Self::start(Port::open(eal, &name).unwrap(), pool)
-    }
-
-    fn start(mut port: Port, pool: &Mempool) -> Self {
-        port.configure(&PortConfig::default(), pool).unwrap();
-        let mut started = port.start().unwrap();
-        Self { port, rx: started.rx.pop().unwrap(), tx: started.tx.pop().unwrap() }
-    }
-
-    /// The verdict on this port under the real clock, while `peer` has its turn at every look.
-    fn probe(&mut self, eal: &TestEal, pool: &Mempool, mut peer: impl FnMut()) -> Verdict {
-        let mut clock = Clock::start(eal);
-        self.probe_at(pool, || {
-            peer();
-            clock.now()
-        })
-    }
-
-    fn probe_at(&mut self, pool: &Mempool, mut now: impl FnMut() -> Instant) -> Verdict {
-        let info = self.port.info().unwrap();
-        let probe = Probe { tx: &mut self.tx, pool, mac: info.mac, driver: &info.driver, now: &mut now };
-        let verdict = probe.run().unwrap();
-        println!("{verdict}\n");
-        verdict
-    }
-
-    fn close(self, eal: &TestEal) {
-        let Self { mut port, rx, tx } = self;
-        drop((rx, tx));
-        port.close().unwrap();
-        eal.detach(port.name()).unwrap();
-    }
-}
-
-fn pool(eal: &TestEal, name: &str, count: u32) -> Mempool {
-    Mempool::create(eal, &MempoolConfig { cache: 0, ..MempoolConfig::new(name, count) }).unwrap()
-}
-
-fn is_full(pool: &Mempool) {
-    assert_eq!(pool.in_use(), 0, "buffers are missing from the pool");
-}
 
 fn assert_as_known(verdict: &Verdict) {
     assert!(verdict.is_as_known(), "{verdict}");
     assert_eq!(verdict.evidence.refused, 0, "{verdict}");
-}
-
-fn enter_namespace() {
-    if let Err(errno) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
-        panic!("cannot make a network namespace: {errno}; run this test as root");
-    }
-}
-
-fn ip(args: &[&str]) {
-    let output = Command::new("ip").args(args).output().unwrap();
-    assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -169,26 +104,21 @@ fn virtio_shows_when_it_wants_room() {
             &format!("net_virtio_user{number},path={},queue_size=1024{mode}", socket.display()),
             &pool,
         );
-        assert!(virtio.tx.wants_nudges() && !vhost.tx.wants_nudges());
+        assert!(virtio.tx.as_ref().unwrap().wants_nudges() && !vhost.tx.as_ref().unwrap().wants_nudges());
+        connect(&mut vhost);
         let mut burst = Burst::new();
-        let mut drain = || {
+        let verdict = virtio.probe(&eal, &pool, || {
             burst.clear();
-            vhost.rx.burst(&mut burst);
-        };
-        // The connection is made by another thread.
-        for _ in 0..100_000 {
-            drain();
-            std::thread::yield_now();
-        }
-        let verdict = virtio.probe(&eal, &pool, drain);
+            vhost.receive(&mut burst, Burst::CAPACITY);
+        });
         assert_eq!((verdict.source, verdict.nudge), (Source::Held, Nudge::Refused), "{mode}: {verdict}");
         assert_as_known(&verdict);
 
         // The other way: vhost copies into the buffers of its peer.
-        let mut burst = Burst::new();
+        burst.clear();
         let verdict = vhost.probe(&eal, &pool, || {
             burst.clear();
-            virtio.rx.burst(&mut burst);
+            virtio.receive(&mut burst, Burst::CAPACITY);
         });
         assert_eq!(verdict.source, Source::Submit, "{mode}: {verdict}");
         assert!(verdict.evidence.copies, "{verdict}");
@@ -220,7 +150,7 @@ fn memif_copies_without_zero_copy() {
     }
     let verdict = client.probe(&eal, &pool, || {
         burst.clear();
-        server.rx.burst(&mut burst);
+        server.receive(&mut burst, Burst::CAPACITY);
     });
     assert_eq!(verdict.source, Source::Submit, "{verdict}");
     assert!(verdict.evidence.copies && !verdict.is_as_known(), "{verdict}");
