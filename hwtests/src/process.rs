@@ -146,7 +146,7 @@ impl Drop for Process {
 ///
 /// Its priority is what a machine of its own would give it; on a shared one the rig would measure the neighbours.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("setsid");
+    let mut command = Command::new(SETSID);
     command.args(WRAPPER).arg(program).env("LC_ALL", "C");
     command
 }
@@ -159,9 +159,12 @@ pub fn typed(command: &Command) -> String {
 
 /// Runs a short command to its end and returns its standard output; an error carries its standard error.
 pub fn run(command: &mut Command) -> Result<String> {
+    // A leader of a group cannot start a session: setsid would fork, and its first half report success at once.
+    if command.get_program() != SETSID {
+        command.process_group(0);
+    }
     let output = command
         .stdin(Stdio::null())
-        .process_group(0)
         .output()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -211,7 +214,8 @@ fn forward_lines(source: impl Read + Send + 'static, sender: Sender<String>, mut
 /// Nice -20 for the process, and for its session where the kernel groups by session (autogroup): nice alone counts
 /// only within that group. Without the right to it, everything runs as it did.
 const RAISE: &str = r#"{ echo -20 >/proc/self/autogroup; renice -n -20 $$; } >/dev/null 2>&1; exec "$@""#;
-/// What comes before the program in [`command`].
+const SETSID: &str = "setsid";
+/// What comes between it and the program in [`command`].
 const WRAPPER: [&str; 7] = ["sh", "-c", RAISE, "sh", "setpriv", "--pdeathsig", "TERM"];
 /// How much of a failed child's output goes into the error.
 const TAIL_LINES: usize = 12;
@@ -257,7 +261,9 @@ mod tests {
 
     #[test]
     fn a_failing_command_says_why() {
-        let error = run(Command::new("sh").args(["-c", "echo broken >&2; exit 3"])).unwrap_err().to_string();
-        assert!(error.contains("broken") && error.contains("exit status: 3"), "{error}");
+        for mut shell in [Command::new("sh"), command("sh")] {
+            let error = run(shell.args(["-c", "echo broken >&2; exit 3"])).unwrap_err().to_string();
+            assert!(error.contains("broken") && error.contains("exit status: 3"), "{error}");
+        }
     }
 }
