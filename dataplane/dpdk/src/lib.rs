@@ -34,7 +34,7 @@ pub use burst::Burst;
 pub use eal::{Eal, EalConfig, EalError, LogLevel};
 pub use errno::Errno;
 pub use lcore::{Lcore, LcoreError, LcoreHandle};
-pub use mbuf::{Mbuf, MbufError, TxOffload};
+pub use mbuf::{Cursor, Mbuf, MbufError, TxOffload};
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use offload::{RxOffloads, TxOffloads};
 pub use port::{

@@ -87,6 +87,14 @@ impl Classifier {
         Self { hasher, wants, rules }
     }
 
+    /// Hash of the flow that a frame belongs to, of which `head` is the contiguous start.
+    #[inline]
+    pub(crate) fn flow_hash(&self, head: &[u8], frame_len: u32) -> u32 {
+        let mut seen = Dissected::NOTHING;
+        dissect_into(&mut seen, head, frame_len as usize);
+        self.hasher.flow(&seen.key)
+    }
+
     /// Reads one frame. Frames that make no sense are ordinary: hashed by what can be read of them.
     #[inline]
     pub fn classify<'a>(&self, packet: &Mbuf) -> Seen<'a> {

@@ -12,10 +12,12 @@ use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Step, Way};
 use crate::sojourn::{Sojourn, Total};
+use crate::split::offload::Verdict;
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
-use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxQueue};
+use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxOffloads, TxQueue};
 use shaper::gso::Split;
+use shaper::units::Rate;
 use thiserror::Error;
 
 /// A running dataplane.
@@ -91,6 +93,8 @@ pub struct LinePort {
     pub pool: Mempool,
     /// What it does without.
     pub warnings: Vec<PortWarning>,
+    /// What is left to it on transmit.
+    pub verdict: Verdict,
     pub(crate) interface: Option<Interface>,
 }
 
@@ -283,6 +287,18 @@ impl LineLink {
 }
 
 impl LinePort {
+    /// Speed of its link, if the driver knows one.
+    pub fn speed(&self) -> Option<Rate> {
+        let mbps = self.port.link().ok()?.speed_mbps?;
+        Some(Rate::from_bits_per_sec(u64::from(mbps) * 1_000_000))
+    }
+
+    /// Whether it sends packets of several buffers.
+    pub(crate) fn sends_segments(&self) -> bool {
+        let configured = self.port.configured();
+        configured.is_some_and(|configured| configured.tx_offloads.contains(TxOffloads::MULTI_SEGS))
+    }
+
     /// Whether the link is up and the device is there.
     pub fn is_up(&self) -> bool {
         let driver = self.port.link().is_ok_and(|link| link.up);

@@ -4,10 +4,15 @@
 
 use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
+use crate::frame;
 use dpdk::{Burst, Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
 use shaper::wire::ecn::{self, Rewrite};
+
+mod late_cut;
+
+pub(crate) use late_cut::LateCut;
 
 /// Sends packets.
 #[derive(Debug)]
@@ -15,6 +20,8 @@ pub(crate) struct Sender {
     tx: TxQueue,
     outbox: Burst,
     outbox_bytes: u64,
+    /// Pieces of several segments, and what stands behind one that the driver refused.
+    late: LateCut,
     refused_since: Option<Instant>,
 }
 
@@ -30,19 +37,26 @@ const TX_BURSTS: usize = 2;
 
 impl Sender {
     /// A sender with nothing under way.
-    pub(crate) const fn new(tx: TxQueue) -> Self {
-        Self { tx, outbox: Burst::new(), outbox_bytes: 0, refused_since: None }
+    pub(crate) const fn new(tx: TxQueue, late: LateCut) -> Self {
+        Self { tx, outbox: Burst::new(), outbox_bytes: 0, late, refused_since: None }
     }
 
     /// Whether nothing waits for the driver.
     #[inline]
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.outbox.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outbox.is_empty() && !self.late.is_busy()
+    }
+
+    /// What is cut late, and what is left to the port.
+    #[inline]
+    pub(crate) const fn late(&mut self) -> &mut LateCut {
+        &mut self.late
     }
 
     /// What waits for the driver.
-    pub(crate) const fn waiting(&self) -> Tally {
-        Tally { packets: self.outbox.len() as u64, bytes: self.outbox_bytes }
+    pub(crate) fn waiting(&self) -> Tally {
+        let outbox = Tally { packets: self.outbox.len() as u64, bytes: self.outbox_bytes };
+        outbox.plus(self.late.waiting())
     }
 
     /// The link came up: what stands at the head is given its time again.
@@ -53,9 +67,10 @@ impl Sender {
     /// Gives up what waits for the driver.
     pub(crate) fn flush(&mut self, loss: Loss, losses: &mut Losses) {
         while let Some(packet) = self.outbox.pop() {
-            losses.add(loss, packet.pkt_len());
+            losses.add(loss, frame::wire_len(&packet));
         }
         self.outbox_bytes = 0;
+        self.late.flush(loss, losses);
     }
 
     /// Sends what is due; returns how many packets the driver took.
@@ -77,12 +92,22 @@ impl Sender {
     /// Moves due packets into the out-box.
     #[inline]
     fn fill(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) {
-        let losses = &mut counters.losses;
         while self.outbox.room() > 0 {
-            let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
+            if self.late.is_busy() {
+                self.outbox_bytes += self.late.emit(&mut self.outbox, counters);
+                if self.late.is_busy() {
+                    break;
+                }
+                continue;
+            }
+            let losses = &mut counters.losses;
+            let doomed =
+                &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
             let Some(delivery) = egress.dequeue(now, doomed) else { break };
-            self.outbox_bytes += u64::from(delivery.len);
+            let len = delivery.len;
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
+            let Some(packet) = self.late.pass(packet, counters) else { continue };
+            self.outbox_bytes += u64::from(len);
             // There is room: a packet handed back would be freed here, uncounted.
             let _ = self.outbox.push(packet);
             // The driver reads the header next, and it has waited too long to be in the cache still.
@@ -93,8 +118,10 @@ impl Sender {
     /// Offers the out-box to the driver.
     #[inline]
     fn push(&mut self, now: Instant, counters: &mut Counters) -> usize {
+        self.outbox_bytes -= self.late.prepare(&mut self.tx, &mut self.outbox, counters);
         let sent = self.tx.burst(&mut self.outbox);
-        let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(packet.pkt_len())).sum();
+        self.late.gone(sent);
+        let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(frame::wire_len(packet))).sum();
         counters.sent.packets += sent as u64;
         counters.sent.bytes += self.outbox_bytes - left;
         self.outbox_bytes = left;
@@ -118,8 +145,10 @@ impl Sender {
         if now.since(since) > REFUSAL_BOUND
             && let Some(packet) = self.outbox.pop()
         {
-            self.outbox_bytes -= u64::from(packet.pkt_len());
-            counters.losses.add(Loss::Refused, packet.pkt_len());
+            let len = frame::wire_len(&packet);
+            self.outbox_bytes -= u64::from(len);
+            counters.losses.add(Loss::Refused, len);
+            self.late.gone(1);
             self.refused_since = None;
         }
     }

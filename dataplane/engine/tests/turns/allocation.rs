@@ -7,6 +7,7 @@ use dpdk::testing::eal;
 use engine::counters::Loss;
 use engine::mailbox::Command;
 use engine::page::Page;
+use shaper::gso::Refusal;
 use shaper::packet::DropReason;
 use shaper::time::Duration;
 
@@ -61,7 +62,7 @@ fn thousands_of_turns_allocate_nothing() {
     // The measure is one of a loop that did everything it can do.
     let (first, second) = (rig.counters(0), rig.counters(1));
     assert!(first.rewritten > 0 && second.short_bursts > 0);
-    for loss in [Loss::Oversize, Loss::LinkDown, Loss::Qdisc(DropReason::Codel), Loss::Stop] {
+    for loss in [Loss::Uncut(Refusal::Unmarked), Loss::LinkDown, Loss::Qdisc(DropReason::Codel), Loss::Stop] {
         assert!(rig.lost(0, loss) > 0, "{}", loss.name());
     }
     assert!(rig.lost(2, Loss::Qdisc(DropReason::OverLimit)) > 0);

@@ -15,6 +15,8 @@ mod fairness;
 mod frames;
 mod link;
 mod mailbox;
+mod merging;
 mod rate;
 mod rig;
+mod supers;
 mod transparency;
