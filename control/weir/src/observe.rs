@@ -127,6 +127,7 @@ fn observe_port(config: &model::Port, line: &LinePort) -> PortReport {
         oerrors: stats.oerrors,
         pool_size: line.pool.size(),
         pool_in_use: line.pool.in_use(),
+        offload: (&line.verdict).into(),
     }
 }
 

@@ -1,10 +1,12 @@
 //! What `weir show` shows: the document that travels over the socket. `text` prints it in the shape of
 //! `tc -s qdisc show`, `tins` is the part about cake's tins, `supers` that about super-packets.
 
+mod offload;
 mod supers;
 mod text;
 mod tins;
 
+pub use offload::OffloadReport;
 pub use supers::SupersReport;
 pub use tins::TinReport;
 
@@ -76,6 +78,8 @@ pub struct PortReport {
     pub pool_size: u32,
     /// Buffers of it in use.
     pub pool_in_use: u32,
+    /// What is left to it when it sends.
+    pub offload: OffloadReport,
 }
 
 /// One direction.

@@ -105,7 +105,8 @@ fn write_port(f: &mut Formatter<'_>, link: &str, side: &str, port: &PortReport) 
         " rx {} pkt, before the AQM lost: imissed {} rx_nombuf {} ierrors {}; tx {} pkt, oerrors {}",
         port.ipackets, port.imissed, port.rx_nombuf, port.ierrors, port.opackets, port.oerrors
     )?;
-    writeln!(f, " mbufs {} of {} in use", port.pool_in_use, port.pool_size)
+    writeln!(f, " mbufs {} of {} in use", port.pool_in_use, port.pool_size)?;
+    writeln!(f, " {}", port.offload)
 }
 
 fn write_worker(f: &mut Formatter<'_>, worker: &WorkerReport) -> fmt::Result {
