@@ -15,6 +15,10 @@
 #include <rte_ring.h>
 #include <rte_version.h>
 
+#ifdef WITH_GSO
+#include <rte_gso.h>
+#endif
+
 #include "shim.h"
 
 static const uint32_t SHIM_MAX_ETHPORTS = RTE_MAX_ETHPORTS;

@@ -101,7 +101,7 @@ impl Receiver {
     pub(crate) fn waiting(&self) -> Tally {
         let mut waiting = Tally::default();
         self.inbox.as_slice().iter().for_each(|packet| waiting.add(packet.pkt_len()));
-        self.build.iter().for_each(|build| waiting.add(build.len()));
+        self.build.iter().for_each(|build| waiting.add(build.packet_len()));
         waiting
     }
 
@@ -109,7 +109,7 @@ impl Receiver {
     pub(crate) fn flush(&mut self, loss: Loss, losses: &mut Losses) {
         self.built.clear();
         if let Some(build) = self.build.take() {
-            losses.add(loss, build.len());
+            losses.add(loss, build.packet_len());
         }
         self.inbox.drain().for_each(|packet| losses.add(loss, packet.pkt_len()));
         (self.counted, self.fixed_ids) = (0, 0);
@@ -229,7 +229,7 @@ impl Receiver {
         match Build::new(packet, request, &self.policy, &self.pieces) {
             Ok(build) => {
                 if build.segs > 1 {
-                    turn.counters.supers.received.add(build.len());
+                    turn.counters.supers.received.add(build.packet_len());
                 } else {
                     turn.counters.supers.completed += u64::from(is_partial);
                 }
@@ -252,7 +252,7 @@ impl Receiver {
 
     /// Builds pieces; queues them once all are there.
     fn advance(&mut self, build: Build, turn: &mut Turn<'_>) {
-        let (len, pieces, wire, is_super) = (build.len(), build.pieces, build.wire, build.segs > 1);
+        let (len, pieces, wire, is_super) = (build.packet_len(), build.pieces, build.wire, build.segs > 1);
         match build.advance(&mut self.pieces, &self.offload, &mut turn.budget, &mut self.built) {
             Outcome::More(build) => self.build = Some(build),
             Outcome::Failed(error) => {

@@ -4,7 +4,7 @@ use crate::split::offload::Offload;
 use crate::split::pieces::{Built, Pieces, gathered, head_of, wire_bytes};
 use crate::split::{MAX_PIECES, Policy};
 use dpdk::mbuf::flags;
-use dpdk::{Mbuf, MbufError};
+use dpdk::{Burst, Mbuf, MbufError};
 use shaper::gso::{Checksums, Plan, Refusal, Request};
 use shaper::packet::Piece;
 use shaper::wire::checksum::Sum;
@@ -12,22 +12,24 @@ use std::num::NonZeroU16;
 
 /// A super-packet of which some pieces may be built.
 #[derive(Debug)]
-pub(crate) struct Build {
+pub struct Build {
     packet: Mbuf,
     request: Request,
     per_piece: NonZeroU16,
     next: u16,
     /// Memory of all of it in bytes.
     truesize: u32,
-    /// Segments, pieces, and bytes on the wire.
-    pub(crate) segs: u16,
-    pub(crate) pieces: u16,
-    pub(crate) wire: u32,
+    /// Segments it holds.
+    pub segs: u16,
+    /// Pieces it becomes.
+    pub pieces: u16,
+    /// Bytes of all its segments on the wire.
+    pub wire: u32,
 }
 
 /// What became of an attempt to go on.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// All pieces are built.
     Done,
     /// The turn's share is used up.
@@ -41,7 +43,7 @@ impl Build {
     ///
     /// # Errors
     /// Why it cannot be cut, and the packet.
-    pub(crate) fn new(
+    pub fn new(
         packet: Mbuf,
         request: Request,
         policy: &Policy,
@@ -53,8 +55,10 @@ impl Build {
             Ok(plan) => plan,
             Err(refusal) => return Err((packet, refusal)),
         };
-        let per_piece =
-            if pieces.by_reference() { policy.segs_per_piece(&plan, request.ids) } else { NonZeroU16::MIN };
+        let per_piece = match pieces.by_reference() && packet.nb_segs() <= MAX_BUFFERS {
+            true => policy.segs_per_piece(&plan, request.ids),
+            false => NonZeroU16::MIN,
+        };
         let cut = plan.with_segs_per_piece(per_piece);
         let (segs, count, wire) = (plan.segs(), cut.pieces(), wire_bytes(&plan));
         if usize::from(count) > MAX_PIECES {
@@ -68,12 +72,12 @@ impl Build {
     }
 
     /// Bytes of the packet as it came.
-    pub(crate) fn len(&self) -> u32 {
+    pub fn packet_len(&self) -> u32 {
         self.packet.pkt_len()
     }
 
     /// Builds as many pieces as `budget` allows, and takes them off it.
-    pub(crate) fn advance(
+    pub fn advance(
         mut self,
         pieces: &mut Pieces,
         port: &Offload,
@@ -155,6 +159,10 @@ impl Build {
         Some(plan.with_segs_per_piece(self.per_piece))
     }
 }
+
+/// Most buffers of a packet of which pieces of several segments are made: with one for the headers they
+/// are no more than are taken from the pool at once. 64 KiB take 33 of 2 KiB.
+const MAX_BUFFERS: u16 = Burst::CAPACITY as u16 - 1;
 
 /// Whether the checksums of an unmarked super-packet are right. Those of the pieces are new: without
 /// this, what was damaged on the way here would leave as good. A frame with right checksums is its own

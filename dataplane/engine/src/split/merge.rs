@@ -13,7 +13,7 @@ use shaper::gso::Ids;
 
 /// Merges bursts.
 #[derive(Debug)]
-pub(crate) struct Merger {
+pub struct Merger {
     gro: Gro<{ Burst::CAPACITY }>,
     packets: [Option<Mbuf>; Burst::CAPACITY],
     /// For each packet, the one whose payload follows in its chain; itself at the end.
@@ -23,7 +23,9 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    pub(crate) fn new() -> Self {
+    /// An empty table.
+    #[allow(clippy::new_without_default, reason = "14 KiB: nothing to make by the way")]
+    pub fn new() -> Self {
         Self {
             gro: Gro::new(GroLimits { max_segs: Burst::CAPACITY as u16, max_len: MAX_LEN }),
             packets: [const { None }; Burst::CAPACITY],
@@ -35,12 +37,7 @@ impl Merger {
     /// Merges what can be merged in a burst that has just been received, and counts all of it as
     /// received. Returns which of the packets left, bit 0 the first, have the same identification in
     /// all segments.
-    pub(crate) fn merge(
-        &mut self,
-        burst: &mut Burst,
-        classifier: &Classifier,
-        counters: &mut Counters,
-    ) -> u64 {
+    pub fn merge(&mut self, burst: &mut Burst, classifier: &Classifier, counters: &mut Counters) -> u64 {
         let count = burst.len();
         if count < 2 {
             burst.as_slice().iter().for_each(|packet| counters.received.add(packet.pkt_len()));

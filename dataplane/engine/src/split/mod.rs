@@ -10,17 +10,18 @@
 //!   holds a copy. All its checksums are right, or the port is told to complete them.
 //! * A pool that runs dry while pieces are built costs that one super-packet.
 
-mod build;
-mod merge;
+pub mod build;
+pub mod merge;
 pub mod offload;
-mod pieces;
+pub mod pieces;
 pub mod policy;
 mod verify;
 
-pub(crate) use build::{Build, Outcome};
-pub(crate) use merge::Merger;
-pub(crate) use pieces::{Pieces, gathered, head_of, wire_bytes};
-pub(crate) use policy::Policy;
+pub use build::{Build, Outcome};
+pub use merge::Merger;
+pub use pieces::Pieces;
+pub(crate) use pieces::{gathered, head_of, wire_bytes};
+pub use policy::Policy;
 
 /// Pieces that one direction builds per turn: at 60 ns each 4 µs, about what a burst costs.
 pub const PIECES_PER_TURN: usize = 64;

@@ -7,7 +7,7 @@ use shaper::wire::checksum::Sum;
 
 /// Builds pieces out of buffers of its own.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub struct Pieces {
     pool: Mempool,
     /// Buffers taken in bulk and not used yet: 8 ns less each than one by one.
     fresh: Burst,
@@ -18,32 +18,33 @@ pub(crate) struct Pieces {
 
 /// One piece.
 #[derive(Debug)]
-pub(crate) struct Built {
-    pub(crate) packet: Mbuf,
+pub struct Built {
+    /// The packet, marked for the port where something is left to it.
+    pub packet: Mbuf,
     /// Memory that is its own in bytes, not what it shares.
-    pub(crate) truesize: u32,
+    pub truesize: u32,
 }
 
 impl Pieces {
     /// Builds pieces that refer to the payload, or copy it. `pool` is theirs alone: see
     /// [`crate::pool::PieceSum`].
-    pub(crate) fn new(pool: Mempool, by_reference: bool) -> Self {
+    pub fn new(pool: Mempool, by_reference: bool) -> Self {
         let truesize = u32::from(pool.data_room()) + MBUF_HEADER;
         Self { pool, fresh: Burst::new(), by_reference, truesize }
     }
 
     /// Whether pieces refer to the payload.
-    pub(crate) fn by_reference(&self) -> bool {
+    pub fn by_reference(&self) -> bool {
         self.by_reference
     }
 
     /// Longest piece that can be built, 65549 bytes or what one buffer holds.
-    pub(crate) fn max_len(&self) -> u32 {
+    pub fn max_len(&self) -> u32 {
         if self.by_reference { u32::MAX } else { u32::from(self.pool.data_room()) - HEADROOM }
     }
 
     /// Gives the buffers back that were taken in advance.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         self.fresh.clear();
     }
 
@@ -53,7 +54,7 @@ impl Pieces {
     /// [`MbufError::Exhausted`] if buffers are short. [`MbufError::NoRoom`] if the payload lies in too
     /// many of them.
     #[inline]
-    pub(crate) fn build(
+    pub fn build(
         &mut self,
         plan: &Plan<'_>,
         frame: Option<&gso::Offload>,

@@ -93,7 +93,8 @@ pub fn arp() -> Vec<u8> {
 
 /// One's complement sum of the 16-bit words: 0xffff over a header with a right checksum.
 pub fn sum(header: &[u8]) -> u16 {
-    let words = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let words =
+        header.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |low| u32::from(*low)));
     let sum: u32 = words.sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     ((sum & 0xffff) + (sum >> 16)) as u16

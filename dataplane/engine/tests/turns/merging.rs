@@ -6,6 +6,9 @@ use dpdk::testing::eal;
 use shaper::gso::Split;
 use shaper::rng::{Rng, SplitMix};
 
+/// Fits 1500 bytes with IPv6 and timestamps.
+const MSS: usize = 1428;
+
 fn merging(split: Split) -> Plan {
     Plan { gro: true, split, ..Plan::default() }
 }
@@ -19,9 +22,9 @@ fn a_burst_of_segments_is_merged_and_cut_into_the_same_bytes() {
             for single_buffer in [false, true] {
                 let mut rig = Rig::one(&eal, Plan { single_buffer, ..merging(split) });
                 let tcp =
-                    Tcp { v6, tag, flags: ACK | PSH, ..Tcp::noise(3, 40 * 1448, &mut || rng.next_u16()) };
+                    Tcp { v6, tag, flags: ACK | PSH, ..Tcp::noise(3, 40 * MSS, &mut || rng.next_u16()) };
                 let mut frames = Vec::new();
-                for mut segment in tcp.segments(1448) {
+                for mut segment in tcp.segments(MSS) {
                     if fixed_ids {
                         segment.id = tcp.id;
                     }
@@ -32,7 +35,6 @@ fn a_burst_of_segments_is_merged_and_cut_into_the_same_bytes() {
                 assert!(rig.lanes[0].take() == frames, "v6 {v6} fixed {fixed_ids}");
                 let supers = rig.counters(0).supers;
                 assert_eq!((supers.merged, supers.received.packets), (39, 1));
-                assert!(supers.merged * 10 >= 9 * 40 - 10);
                 let queued: u64 = supers.pieces.iter().sum();
                 let whole = split == Split::Never && !fixed_ids && !single_buffer;
                 assert_eq!(queued, if whole { 1 } else { 40 });
@@ -60,7 +62,7 @@ fn flows_side_by_side_keep_their_order() {
                 None => Some(udp(9, rng.next_u32(), 200, 0)),
             };
             let Some(mut frame) = frame else { continue };
-            if rng.next_u16() % 10 == 0 && flow < 4 {
+            if rng.next_u16().is_multiple_of(10) && flow < 4 {
                 // Damaged, and forwarded as it is.
                 frame[100] ^= 1;
             }

@@ -51,8 +51,8 @@ fn any_super(rng: &mut SplitMix, mss: usize) -> Tcp {
     let len = 1 + usize::from(rng.next_u16()) % 60_000;
     let flow = rng.next_u16() % 50;
     let mut tcp = Tcp::noise(flow, len.min(mss * 60), &mut || rng.next_u16());
-    tcp.v6 = rng.next_u16() % 2 == 0;
-    tcp.tag = (rng.next_u16() % 4 == 0).then_some(5);
+    tcp.v6 = rng.next_u16().is_multiple_of(2);
+    tcp.tag = (rng.next_u16().is_multiple_of(4)).then_some(5);
     tcp.flags = ACK | (rng.next_u16() as u8 & (CWR | PSH | FIN | 0x40));
     tcp
 }
@@ -72,7 +72,7 @@ fn the_frames_are_what_the_sender_would_have_sent() {
                 let rate = if qdisc == fq { Some(1_000_000_000) } else { None };
                 let mut rig = Rig::one(&eal, Plan { bits_per_sec: rate, ..plan });
                 for round in 0..12 {
-                    let mss = 200 + usize::from(rng.next_u16()) % (MSS - 200);
+                    let mss = 200 + usize::from(rng.next_u16()) % 1_228;
                     let tcp = any_super(&mut rng, mss);
                     let packet = chopped(&rig.lanes[0], &tcp.frame(), &mut rng);
                     assert!(rig.lanes[0].feed_mbuf(marked(packet, mss)));
@@ -103,7 +103,7 @@ fn a_port_that_cuts_is_told_how() {
         let mut rng = SplitMix::new(3, 4);
         let tcp = Tcp { v6, flags: ACK | PSH | CWR, ..Tcp::noise(1, 40 * 1400, &mut || rng.next_u16()) };
         feed(&mut rig.lanes[0], &tcp.frame(), 1400);
-        let (mut payload, mut segs) = (Vec::new(), Vec::new());
+        let (mut payload, mut segs) = (Vec::<u8>::new(), Vec::new());
         for step in 0..2_000 {
             rig.turn(ms(0) + Duration::from_micros(50 * step));
             rig.lanes[0].each_sent(|mbuf| {
@@ -221,14 +221,14 @@ fn pieces_that_wait_are_cut_again_when_the_setting_changes() {
     let eal = eal();
     let mut rng = SplitMix::new(11, 12);
     for split in [Split::Always, Split::Auto(Duration::from_micros(30))] {
-        let plan = Plan { offload: TSO, outlet: 16, ..Plan::default() }.at(1_000_000_000);
+        let plan = Plan { offload: TSO, outlet: 4, ..Plan::default() }.at(1_000_000_000);
         let mut rig = Rig::one(&eal, plan);
         let tcp = Tcp::noise(1, 40 * MSS, &mut || rng.next_u16());
         feed(&mut rig.lanes[0], &tcp.frame(), MSS);
         rig.turn(ms(0));
         assert_eq!(rig.counters(0).supers.pieces, [0, 0, 0, 5, 0, 0]);
         rig.control.send(Command::Split { direction: 0, split }).unwrap();
-        let (mut segs, mut payload) = (Vec::new(), Vec::new());
+        let (mut segs, mut payload) = (Vec::new(), Vec::<u8>::new());
         for step in 0..4_000 {
             rig.turn(ms(0) + Duration::from_micros(20 * step));
             // Three at a time, so that the driver takes a part of most bursts.
@@ -241,7 +241,9 @@ fn pieces_that_wait_are_cut_again_when_the_setting_changes() {
         assert!(payload == tcp.payload);
         let largest = if split == Split::Always { 1 } else { 2 };
         assert!(segs.iter().skip(1).all(|segs| *segs <= largest), "{segs:?}");
-        assert!(rig.counters(0).supers.late_cuts >= 4 && rig.counters(0).short_bursts > 0 || largest == 2);
+        let counters = rig.counters(0);
+        assert_eq!((counters.supers.late_cuts, counters.supers.tso.packets > 0), (4, true));
+        assert!(counters.short_bursts > 0, "the driver took a part");
         rig.finish();
     }
 }
@@ -312,7 +314,7 @@ fn auto_queues_far_fewer_pieces_than_segments() {
     let eal = eal();
     let mut rng = SplitMix::new(17, 18);
     let tcp = Tcp::noise(1, 45 * MSS, &mut || rng.next_u16());
-    let mut pieces = |rate, split| {
+    let pieces = |rate, split| {
         let mut rig = Rig::one(&eal, Plan { offload: TSO, split, ..Plan::default() }.at(rate));
         feed(&mut rig.lanes[0], &tcp.frame(), MSS);
         rig.run(ms(0), ms(5), Duration::from_micros(20), |rig, _| {
@@ -328,9 +330,9 @@ fn auto_queues_far_fewer_pieces_than_segments() {
     assert_eq!(pieces(100_000_000, Split::AUTO), 45);
 }
 
-/// Ten seconds of everything at once; the rig does the books after every turn.
+/// Two seconds of everything at once; the rig does the books after every turn.
 #[test]
-fn ten_seconds_of_everything() {
+fn two_seconds_of_everything() {
     let eal = eal();
     for (offload, gro, single_buffer) in
         [(TSO, false, false), (Offload::NONE, true, false), (Offload::NONE, true, true)]
@@ -338,12 +340,12 @@ fn ten_seconds_of_everything() {
         let mut rng = SplitMix::new(19, 20);
         let plan = Plan { offload, gro, single_buffer, outlet: 32, piece_buffers: 511, ..Plan::default() };
         let mut rig = Rig::one(&eal, plan.at(300_000_000));
-        rig.run(ms(0), ms(10_000), Duration::from_micros(900), |rig, now| {
+        rig.run(ms(0), ms(2_000), Duration::from_micros(4_000), |rig, now| {
             for _ in 0..rng.next_u16() % 4 {
                 let mss = 100 + usize::from(rng.next_u16()) % (MSS - 100);
                 let tcp = any_super(&mut rng, mss);
                 let mut frame = tcp.frame();
-                if rng.next_u16() % 8 == 0 {
+                if rng.next_u16().is_multiple_of(8) {
                     let at = usize::from(rng.next_u16()) % 70.min(frame.len());
                     frame[at] ^= rng.next_u16() as u8;
                 }
@@ -352,33 +354,33 @@ fn ten_seconds_of_everything() {
                     continue;
                 }
                 let packet = chopped(lane, &frame, &mut rng);
-                let is_marked = rng.next_u16() % 8 != 0;
+                let is_marked = !rng.next_u16().is_multiple_of(8);
                 lane.feed_mbuf(if is_marked { marked(packet, mss) } else { packet });
                 for segment in any_super(&mut rng, mss).segments(mss).iter().take(9) {
                     lane.feed(&segment.frame());
                 }
             }
-            match now.as_nanos() / 900_000 % 3_000 {
-                500 | 2_000 => rig.set_link(0, false),
-                520 | 2_500 => rig.set_link(0, true),
-                1_000 => {
+            match now.as_nanos() / 4_000_000 {
+                50 | 200 => rig.set_link(0, false),
+                60 | 260 => rig.set_link(0, true),
+                300 => {
                     let split = Split::Always;
                     rig.control.send(Command::Split { direction: 0, split }).unwrap();
                 }
-                1_500 => rig.control.send(Command::Split { direction: 0, split: Split::AUTO }).unwrap(),
+                400 => rig.control.send(Command::Split { direction: 0, split: Split::AUTO }).unwrap(),
                 _ => {}
             }
-            if rng.next_u16() % 3 != 0 {
+            if !rng.next_u16().is_multiple_of(3) {
                 rig.lanes[0].drain();
             }
         });
         let counters = rig.counters(0);
-        assert!(counters.supers.received.packets > 1_000 && counters.sent.packets > 10_000, "{counters:?}");
+        assert!(counters.supers.received.packets > 200 && counters.sent.packets > 2_000, "{counters:?}");
         assert!(
             counters.supers.deferred > 0 && counters.losses.of(Loss::NoBuffer).packets > 0,
             "{counters:?}"
         );
-        assert_eq!(counters.supers.merged > 1_000, gro, "{counters:?}");
+        assert_eq!(counters.supers.merged > 200, gro, "{counters:?}");
         rig.finish();
     }
 }
