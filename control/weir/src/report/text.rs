@@ -106,6 +106,7 @@ fn write_port(f: &mut Formatter<'_>, link: &str, side: &str, port: &PortReport) 
         port.ipackets, port.imissed, port.rx_nombuf, port.ierrors, port.opackets, port.oerrors
     )?;
     writeln!(f, " mbufs {} of {} in use", port.pool_in_use, port.pool_size)?;
+    writeln!(f, " {}", port.offload)?;
     port.tx_queues.iter().try_for_each(|queue| write!(f, "{queue}"))
 }
 
