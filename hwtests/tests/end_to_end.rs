@@ -44,7 +44,6 @@ fn tcp_and_ping_pass_between_two_taps_and_every_packet_is_accounted_for() {
 
 /// Both ends announce an MSS of 64 KB, so that what their kernels send is cut by weir alone: net_tap takes no offload.
 #[test]
-#[ignore = "the engine does not cut super-packets yet"]
 fn tcp_of_frames_up_to_64_kb_arrives_in_frames_of_the_port_behind() {
     let interrupt = Interrupt::install().unwrap();
     let ends = ["e2sa", "e2sb"].map(|end| format!("{end}{}", std::process::id()));
@@ -79,6 +78,12 @@ fn tcp_of_frames_up_to_64_kb_arrives_in_frames_of_the_port_behind() {
     assert_conserved(&show);
     for direction in show["links"][0]["directions"].as_array().unwrap() {
         assert_eq!(direction["dropped"]["packets"], 0, "{direction:#}");
+        let supers = &direction["supers"];
+        assert!(supers["received"]["packets"].as_u64() > Some(0), "{direction:#}");
+        assert!(
+            supers["pieces"][0]["pieces"].as_u64() > supers["received"]["packets"].as_u64(),
+            "{supers:#}"
+        );
     }
     a.assert_nothing_broke();
     b.assert_nothing_broke();
