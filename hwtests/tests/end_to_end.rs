@@ -80,10 +80,9 @@ fn tcp_of_frames_up_to_64_kb_arrives_in_frames_of_the_port_behind() {
         assert_eq!(direction["dropped"]["packets"], 0, "{direction:#}");
         let supers = &direction["supers"];
         assert!(supers["received"]["packets"].as_u64() > Some(0), "{direction:#}");
-        assert!(
-            supers["pieces"][0]["pieces"].as_u64() > supers["received"]["packets"].as_u64(),
-            "{supers:#}"
-        );
+        // Before they are queued, or on their way out: this port cuts nothing, and its link is fast.
+        let cut = [&supers["pieces"][0]["pieces"], &supers["late_cuts"]].map(|count| count.as_u64().unwrap());
+        assert!(cut.iter().sum::<u64>() > 0, "{supers:#}");
     }
     a.assert_nothing_broke();
     b.assert_nothing_broke();
