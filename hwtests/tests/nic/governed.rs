@@ -169,8 +169,7 @@ fn bars(config: Config) -> Bars {
     let rate = config.rate.bits_per_sec() as f64 / 8e9;
     let frame = frame_time(config);
     let delay = config.delay.as_nanos() as f64;
-    let coalesced = (config.tx_usecs.as_nanos() as f64).min(config.tx_frames as f64 * frame);
-    let batch = coalesced.max(f64::from(config.rs_thresh - 1) * frame);
+    let batch = (config.tx_usecs.as_nanos() as f64).min(config.tx_frames as f64 * frame);
     let window = 100e3_f64.min(f64::from(config.ring) / 4.0 * frame);
     Bars {
         bytes: rate * (1.5 * delay + 2.0 * batch + 2.0 * window + 3.0 * frame),
@@ -188,12 +187,11 @@ fn row(config: Config, outcome: &Outcome, ungoverned: Duration) -> String {
     let Bars { bytes, residence, .. } = bars(config);
     let micros = |nanos: f64| nanos / 1e3;
     format!(
-        "{:>6} {:>6} {:>5}/{:<2} {:>3} | {:>6.2} {:>9} {:>9} {:>9.0} {:>7.1} {:>7.1} | {:>9.1}\n",
+        "{:>6} {:>6} {:>5}/{:<2} | {:>6.2} {:>9} {:>9} {:>9.0} {:>7.1} {:>7.1} | {:>9.1}\n",
         config.rate.bits_per_sec() / 1_000_000,
         config.delay.as_micros(),
         config.tx_usecs.as_micros(),
         config.tx_frames,
-        config.rs_thresh,
         outcome.share * 100.0,
         outcome.limit,
         outcome.in_flight,
@@ -221,7 +219,6 @@ struct Completion {
     delay: u64,
     tx_usecs: u64,
     tx_frames: usize,
-    rs_thresh: u32,
 }
 
 fn config(mbit: u64, completion: Completion) -> Config {
@@ -230,7 +227,6 @@ fn config(mbit: u64, completion: Completion) -> Config {
         delay: Duration::from_micros(completion.delay),
         tx_usecs: Duration::from_micros(completion.tx_usecs),
         tx_frames: completion.tx_frames,
-        rs_thresh: completion.rs_thresh,
         ..card(mbit * 1_000_000)
     }
 }
@@ -239,7 +235,7 @@ fn config(mbit: u64, completion: Completion) -> Config {
 const RATES: [(u64, u64, u64); 5] =
     [(100, 1_200, 1_000), (650, 1_200, 500), (1_000, 1_200, 500), (10_000, 600, 100), (100_000, 200, 20)];
 
-const PLAIN: Completion = Completion { delay: 0, tx_usecs: 0, tx_frames: 1, rs_thresh: 1 };
+const PLAIN: Completion = Completion { delay: 0, tx_usecs: 0, tx_frames: 1 };
 
 const COMPLETIONS: [Completion; 5] = [
     PLAIN,
@@ -256,6 +252,6 @@ wire's time in percent, bytes on the wire, microseconds; residence (submitted to
 beside it that of the same ring without a governor. In the rows whose bound is more than the ring, the ring is the limit;
 bytes in flight are there without those of the 127 frames in the doorway.
 
-                              governor                                                 | no governor
-  Mbit  delay usecs/fr  rs |  share     limit in flight     bound residnc   bound |   residnc
+                         governor                                                 | no governor
+  Mbit  delay usecs/fr |  share     limit in flight     bound residnc   bound |   residnc
 ";
