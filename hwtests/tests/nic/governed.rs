@@ -67,6 +67,19 @@ fn descriptor_status_serves_as_well() {
     }
 }
 
+/// A card that completes every thirty-second descriptor, and never those behind it unless more frames come.
+#[test]
+fn descriptors_that_complete_in_batches() {
+    let eal = eal();
+    for rate in [100, 1_000] {
+        let config = Config { rs_thresh: 32, ..config(rate, PLAIN) };
+        let mut rig = Rig::governed(&eal, config);
+        rig.run(ms(1_200));
+        check(config, &measure(&mut rig, ms(2_000)));
+        rig.finish();
+    }
+}
+
 /// A wire or a delay that changes: within two hold times the bounds hold again.
 #[test]
 fn a_step_is_followed_within_two_hold_times() {
@@ -169,7 +182,8 @@ fn bars(config: Config) -> Bars {
     let rate = config.rate.bits_per_sec() as f64 / 8e9;
     let frame = frame_time(config);
     let delay = config.delay.as_nanos() as f64;
-    let batch = (config.tx_usecs.as_nanos() as f64).min(config.tx_frames as f64 * frame);
+    let coalesced = (config.tx_usecs.as_nanos() as f64).min(config.tx_frames as f64 * frame);
+    let batch = coalesced.max(f64::from(config.rs_thresh - 1) * frame);
     let window = 100e3_f64.min(f64::from(config.ring) / 4.0 * frame);
     Bars {
         bytes: rate * (1.5 * delay + 2.0 * batch + 2.0 * window + 3.0 * frame),
