@@ -21,7 +21,16 @@ fn build() -> Result<(), String> {
     for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "LIBCLANG_PATH"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    let cflags = find_dpdk()?;
+    let mut cflags = find_dpdk()?;
+    if with_gso() {
+        println!("cargo::rustc-link-lib=dylib=rte_gso");
+        cflags.push("-DWITH_GSO".into());
+    }
+    if with_vhost() {
+        println!("cargo::rustc-link-lib=dylib=rte_net_vhost");
+        println!("cargo::rustc-link-lib=dylib=rte_vhost");
+        cflags.push("-DWITH_VHOST".into());
+    }
     compile_shim(&cflags)?;
     generate(&cflags)
 }
@@ -34,8 +43,7 @@ fn find_dpdk() -> Result<Vec<String>, String> {
     println!("cargo::rustc-link-search=native={}", pkg_config("--variable=libdir")?);
     let present = pkg_config("--libs")?;
     let since = LATER_LIBRARIES.iter().filter(|name| present.contains(&format!("-l{name}")));
-    let vhost = VHOST_LIBRARIES.iter().filter(|_| with_vhost());
-    for name in vhost.chain(LIBRARIES).chain(since) {
+    for name in LIBRARIES.iter().chain(since) {
         println!("cargo::rustc-link-lib=dylib={name}");
     }
     Ok(pkg_config("--cflags")?.split_whitespace().map(str::to_owned).collect())
@@ -81,9 +89,6 @@ fn generate(cflags: &[String]) -> Result<(), String> {
         .formatter(bindgen::Formatter::None)
         .allowlist_recursively(true)
         .blocklist_type("rte_mbuf(__bindgen.*)?");
-    if with_vhost() {
-        builder = builder.clang_arg("-DSHIM_VHOST");
-    }
     for name in FUNCTIONS {
         builder = builder.allowlist_function(name);
     }
@@ -105,8 +110,14 @@ fn generate(cflags: &[String]) -> Result<(), String> {
         .map_err(|error| format!("cannot write the generated bindings: {error}"))
 }
 
+/// The rings of a guest behind a vhost port.
 fn with_vhost() -> bool {
     std::env::var_os("CARGO_FEATURE_VHOST").is_some()
+}
+
+/// DPDK's own segmentation, which ours is measured against.
+fn with_gso() -> bool {
+    std::env::var_os("CARGO_FEATURE_GSO").is_some()
 }
 
 /// A message to cargo ends with its line.
@@ -131,9 +142,6 @@ const MISSING_CLANG: &str = "libclang was not found, it is needed to read DPDK's
 
 /// Only what is called; poll-mode drivers are plugins that the EAL loads at run time.
 const LIBRARIES: &[&str] = &["rte_net_ring", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
-
-/// With the feature `vhost`.
-const VHOST_LIBRARIES: &[&str] = &["rte_net_vhost", "rte_vhost"];
 
 /// What later releases moved out of those: the log out of rte_eal in 24.03.
 const LATER_LIBRARIES: &[&str] = &["rte_log"];
@@ -195,6 +203,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_vhost_get_mem_table",
     "rte_vhost_get_negotiated_features",
     "rte_vhost_get_vhost_vring",
+    "rte_gso_segment",
 ];
 
 const TYPES: &[&str] = &[
@@ -204,6 +213,7 @@ const TYPES: &[&str] = &[
     "rte_eth_txconf",
     "rte_eth_stats",
     "rte_ether_addr",
+    "rte_gso_ctx",
 ];
 
 /// Structs that are only handed back to DPDK.

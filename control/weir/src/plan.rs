@@ -171,7 +171,7 @@ fn cpu_list(list: &str) -> Option<Vec<u32>> {
 }
 
 fn packet_memory(config: &Config, lcores: u32, hugepages: bool) -> u64 {
-    config.links.iter().map(link).flat_map(|link| link.pools(lcores)).map(|sum| sum.bytes(hugepages)).sum()
+    config.links.iter().map(link).map(|link| link.memory(lcores, hugepages)).sum()
 }
 
 fn link(link: &model::Link) -> LinkPlan {

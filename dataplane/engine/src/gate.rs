@@ -14,6 +14,7 @@ use crate::completion::source::{Nudge, Queue, Source};
 use crate::completion::watch::{self, Contradiction, PATIENCE, Watch};
 use crate::completion::{Amount, Completions};
 use crate::flight::{Flight, Kind};
+use crate::frame;
 use crate::plan::{CompleteOn, GovernorPlan};
 use dpdk::{Burst, Held, Mbuf, Mempool};
 use shaper::dql::{self, Governor, Params};
@@ -298,10 +299,17 @@ impl Gate {
         in_use < u64::from(self.settings.ring) || in_use == 0
     }
 
+    /// Bytes that a packet takes on the wire, with what each of its frames takes beside its own.
+    #[inline]
+    fn wire_bytes(&self, packet: &Mbuf) -> u32 {
+        let frames = frame::segments(packet).map_or(1, |segments| u32::from(segments.segs));
+        frame::wire_len(packet).saturating_add(frames.saturating_mul(self.settings.framing))
+    }
+
     #[inline]
     fn amount(&self, frames: &[Mbuf]) -> Amount {
         frames.iter().fold(Amount::default(), |sum, frame| Amount {
-            bytes: sum.bytes + u64::from(frame.pkt_len()) + u64::from(self.settings.framing),
+            bytes: sum.bytes + u64::from(self.wire_bytes(frame)),
             descriptors: sum.descriptors + u64::from(frame.nb_segs()),
         })
     }
@@ -312,7 +320,7 @@ impl Gate {
         let (span, last) = (self.span(), burst.len().saturating_sub(1));
         let mut run = 0;
         for (index, frame) in burst.as_mut_slice().iter_mut().enumerate() {
-            let bytes = frame.pkt_len().saturating_add(self.settings.framing);
+            let bytes = self.wire_bytes(frame);
             run += bytes;
             if run < span && index < last {
                 self.completions.offer(bytes, frame.nb_segs());

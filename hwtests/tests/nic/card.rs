@@ -197,7 +197,13 @@ fn the_tso_engine_puts_segments_on_the_wire() {
     let mut super_packet = bench.mbuf(&tcp(14_500));
     assert!(super_packet.nb_segs() > 1);
     super_packet.set_ol_flags(flags::TX_TCP_SEG | flags::TX_IPV4 | flags::TX_IP_CKSUM);
-    super_packet.set_tx_offload(TxOffload { l2_len: 14, l3_len: 20, l4_len: 32, tso_segsz: 1_448 });
+    super_packet.set_tx_offload(TxOffload {
+        l2_len: 14,
+        l3_len: 20,
+        l4_len: 32,
+        tso_segsz: 1_448,
+        ..TxOffload::default()
+    });
     assert!(bench.send_mbuf(super_packet));
     bench.card.step(at(0)).unwrap();
     bench.card.step(at(50)).unwrap();

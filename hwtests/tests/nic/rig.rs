@@ -15,7 +15,6 @@ use engine::worker::Worker;
 use hwtests::nic::live::{self, Gaps};
 use hwtests::nic::{Card, Far, Span};
 use shaper::flow::hash::FlowHasher;
-use shaper::gso::Split;
 use shaper::qdisc::{Params, Qdisc, cake};
 use shaper::rate::Overhead;
 use shaper::rng::{Rng, SplitMix};
@@ -79,7 +78,7 @@ impl<'a> Rig<'a> {
         let tx = tx.pop().unwrap();
         let status = card.descriptor_status().filter(|_| matches!(governor, Some(Source::Status(_))));
         let answers = status.map(|status| Answers::of(&tx, status));
-        let mut direction = direction(rx.swap_remove(0), tx);
+        let mut direction = direction(rx.swap_remove(0), tx, &pool);
         if let Some(source) = governor {
             direction = direction.governed(Gate::new(gate::Settings {
                 plan: GovernorPlan::default(),
@@ -289,13 +288,14 @@ impl Weir {
     }
 }
 
-fn direction(rx: dpdk::RxQueue, tx: dpdk::TxQueue) -> Direction {
+/// `pieces` is for those of super-packets, of which none come.
+fn direction(rx: dpdk::RxQueue, tx: dpdk::TxQueue, pieces: &Mempool) -> Direction {
     let params = Params::Cake(cake::Params::default());
     let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
     let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2));
     let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&params), &[]);
-    let settings = Settings { mtu: 1_500, link_down_hold: Duration::from_millis(100), split: Split::AUTO };
-    Direction::new(rx, tx, classifier, egress, settings)
+    let settings = Settings { link_down_hold: Duration::from_millis(100), ..Settings::default() };
+    Direction::new(rx, tx, classifier, egress, settings, pieces)
 }
 
 /// A card of 1024 descriptors that tells each completion at once.
