@@ -26,6 +26,11 @@ fn build() -> Result<(), String> {
         println!("cargo::rustc-link-lib=dylib=rte_gso");
         cflags.push("-DWITH_GSO".into());
     }
+    if with_vhost() {
+        println!("cargo::rustc-link-lib=dylib=rte_net_vhost");
+        println!("cargo::rustc-link-lib=dylib=rte_vhost");
+        cflags.push("-DWITH_VHOST".into());
+    }
     compile_shim(&cflags)?;
     generate(&cflags)
 }
@@ -38,8 +43,7 @@ fn find_dpdk() -> Result<Vec<String>, String> {
     println!("cargo::rustc-link-search=native={}", pkg_config("--variable=libdir")?);
     let present = pkg_config("--libs")?;
     let since = LATER_LIBRARIES.iter().filter(|name| present.contains(&format!("-l{name}")));
-    let vhost = VHOST_LIBRARIES.iter().filter(|_| with_vhost());
-    for name in vhost.chain(LIBRARIES).chain(since) {
+    for name in LIBRARIES.iter().chain(since) {
         println!("cargo::rustc-link-lib=dylib={name}");
     }
     Ok(pkg_config("--cflags")?.split_whitespace().map(str::to_owned).collect())
@@ -85,9 +89,6 @@ fn generate(cflags: &[String]) -> Result<(), String> {
         .formatter(bindgen::Formatter::None)
         .allowlist_recursively(true)
         .blocklist_type("rte_mbuf(__bindgen.*)?");
-    if with_vhost() {
-        builder = builder.clang_arg("-DSHIM_VHOST");
-    }
     for name in FUNCTIONS {
         builder = builder.allowlist_function(name);
     }
@@ -109,6 +110,7 @@ fn generate(cflags: &[String]) -> Result<(), String> {
         .map_err(|error| format!("cannot write the generated bindings: {error}"))
 }
 
+/// The rings of a guest behind a vhost port.
 fn with_vhost() -> bool {
     std::env::var_os("CARGO_FEATURE_VHOST").is_some()
 }
@@ -140,9 +142,6 @@ const MISSING_CLANG: &str = "libclang was not found, it is needed to read DPDK's
 
 /// Only what is called; poll-mode drivers are plugins that the EAL loads at run time.
 const LIBRARIES: &[&str] = &["rte_net_ring", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
-
-/// With the feature `vhost`.
-const VHOST_LIBRARIES: &[&str] = &["rte_net_vhost", "rte_vhost"];
 
 /// What later releases moved out of those: the log out of rte_eal in 24.03.
 const LATER_LIBRARIES: &[&str] = &["rte_log"];

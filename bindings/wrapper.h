@@ -14,7 +14,7 @@
 #include <rte_mempool.h>
 #include <rte_ring.h>
 #include <rte_version.h>
-#ifdef SHIM_VHOST
+#ifdef WITH_VHOST
 #include <rte_eth_vhost.h>
 #include <rte_vhost.h>
 #endif

@@ -36,7 +36,7 @@ impl Tap {
         Self::configured(name, IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, VNET_HEADER_LEN, TUN_F_ALL)
     }
 
-    /// The open file, for whoever reads and writes by itself; without blocking.
+    /// The file, without blocking: a frame per read and per write.
     pub fn into_file(self) -> File {
         self.file
     }

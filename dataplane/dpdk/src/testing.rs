@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::burst::Burst;
 use crate::eal::{Eal, EalConfig};
-use crate::txq::TxQueue;
 use crate::mbuf::Mbuf;
 use crate::mempool::Mempool;
 use crate::offload::TxOffloads;
+use crate::txq::TxQueue;
 
 /// The running EAL, for one test at a time.
 pub struct TestEal {

@@ -72,7 +72,7 @@ fn with_plan<T>(mbuf: &Mbuf, then: impl FnOnce(&Plan<'_>) -> T) -> Option<T> {
 }
 
 /// Asks for segmentation: of a sender, or of the guest whose frame a vhost port received.
-const SEGMENT: u64 = flags::TX_TCP_SEG | flags::RX_LRO;
+const SEGMENT: u64 = flags::TX_TCP_SEG | flags::TX_UDP_SEG | flags::RX_LRO;
 /// Asks for a checksum.
 const SUM: u64 = flags::TX_TCP_CKSUM | flags::TX_UDP_CKSUM;
 /// Within what a UDP header can say, whatever is before it.

@@ -9,7 +9,11 @@ use dpdk::testing::{Answers, TestEal, eal};
 use dpdk::{
     Burst, DescriptorStatus, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxOffload, TxQueue,
 };
+use hwtests::clock::Interrupt;
+use hwtests::netns::Netns;
 use hwtests::nic::{Card, Far, SMALLEST_RING};
+use hwtests::process::run;
+use hwtests::tap::Tap;
 use shaper::time::{Duration, Instant};
 use sim::nic::{Config, LinkDown};
 
@@ -193,7 +197,13 @@ fn the_tso_engine_puts_segments_on_the_wire() {
     let mut super_packet = bench.mbuf(&tcp(14_500));
     assert!(super_packet.nb_segs() > 1);
     super_packet.set_ol_flags(flags::TX_TCP_SEG | flags::TX_IPV4 | flags::TX_IP_CKSUM);
-    super_packet.set_tx_offload(TxOffload { l2_len: 14, l3_len: 20, l4_len: 32, tso_segsz: 1_448 });
+    super_packet.set_tx_offload(TxOffload {
+        l2_len: 14,
+        l3_len: 20,
+        l4_len: 32,
+        tso_segsz: 1_448,
+        ..TxOffload::default()
+    });
     assert!(bench.send_mbuf(super_packet));
     bench.card.step(at(0)).unwrap();
     bench.card.step(at(50)).unwrap();
@@ -236,6 +246,32 @@ fn the_kernel_is_at_the_far_end() {
     assert_eq!(bench.received(), [frame(0)], "the wire brings one in 10 us too");
     bench.card.step(at(30)).unwrap();
     assert_eq!(bench.received(), [frame(1), frame(2)]);
+    bench.finish();
+}
+
+/// An interface of the kernel, in a namespace of its own, behind the wire.
+#[test]
+fn a_tap_is_at_the_far_end() {
+    let eal = eal();
+    let name = format!("nic{}", std::process::id());
+    let netns = Netns::new("nic", None, &Interrupt::install().unwrap()).unwrap();
+    let far = Far::Tap(Tap::new(&name).unwrap().into_file());
+    netns.take(&name, "192.0.2.1/24").unwrap();
+    let mut bench = Bench::new(&eal, card(GBIT), far);
+    run(netns.command("ip").args(["neigh", "add", "192.0.2.2", "lladdr", "02:00:00:00:00:02", "dev", &name]))
+        .unwrap();
+    // It waits for an answer in vain, and says so.
+    let _ = run(netns.command("ping").args(["-c", "1", "-W", "1", "192.0.2.2"]));
+    assert!(bench.send_mbuf(bench.mbuf(&frame(0))));
+    let mut received = Vec::new();
+    for step in 0..10 {
+        bench.card.step(at(100 * step)).unwrap();
+        received.extend(bench.received());
+    }
+    let is_ping = |frame: &Vec<u8>| frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 8;
+    assert!(received.iter().any(is_ping), "the kernel's echo request came in: {received:02x?}");
+    assert_eq!(netns.bytes(&name).unwrap().received, 1_226, "what left the wire went into the kernel");
+    assert_eq!(bench.card.arrivals().undelivered(), 0);
     bench.finish();
 }
 

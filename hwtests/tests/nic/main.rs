@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and helpers of tests")]
 
 mod card;
+mod governed;
 mod live;
 mod rig;
 mod ungoverned;

@@ -11,9 +11,9 @@ fn a_full_ring_stands_below_the_scheduler() {
     let eal = eal();
     for (rate, ring) in [(100_000_000, 512), (1_000_000_000, 4096)] {
         let config = Config { ring, ..card(rate) };
-        let mut rig = Rig::new(&eal, config);
+        let mut rig = Rig::ungoverned(&eal, config);
         rig.run(ms(300));
-        rig.measure();
+        rig.card.measure(rig.now);
         rig.run(ms(300));
         let frame = u64::from(on_wire(FULL)) * 8_000_000_000 / rate;
         assert_eq!(rig.card.in_flight(), ring as usize, "all of it");

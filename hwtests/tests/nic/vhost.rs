@@ -61,7 +61,7 @@ impl<'a> Bench<'a> {
     fn send_mbuf(&mut self, mbuf: Mbuf) -> bool {
         let mut burst = Burst::new();
         burst.push(mbuf).unwrap();
-        self.tx.prepare(&mut burst);
+        self.tx.prepare(burst.as_mut_slice());
         self.tx.burst(&mut burst) == 1
     }
 
@@ -126,7 +126,13 @@ fn a_guest_s_super_packet_leaves_as_segments() {
     bench.card.measure(at(1_000));
     let mut super_packet = Mbuf::from_bytes(&bench.pool, &tcp(60_000)).unwrap();
     super_packet.set_ol_flags(flags::TX_TCP_SEG | flags::TX_TCP_CKSUM | flags::TX_IPV4 | flags::TX_IP_CKSUM);
-    super_packet.set_tx_offload(TxOffload { l2_len: 14, l3_len: 20, l4_len: 32, tso_segsz: 1_448 });
+    super_packet.set_tx_offload(TxOffload {
+        l2_len: 14,
+        l3_len: 20,
+        l4_len: 32,
+        tso_segsz: 1_448,
+        ..TxOffload::default()
+    });
     assert!(bench.send_mbuf(super_packet));
     assert_eq!(bench.in_flight_at(1_000), 1);
     assert_eq!(bench.in_flight_at(1_100), 1);
