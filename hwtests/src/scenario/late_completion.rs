@@ -81,7 +81,7 @@ fn bars_of(rig: &Rig, cell: &Cell) -> [Bar; 4] {
             fixed,
             "wire_busy",
             AtMost,
-            Bound::Fixed(90.0),
+            Bound::Times(0.99, "bare", "wire_busy"),
             Is::Fault,
             format!("{label}: a limit of 1 ms x rate starves the wire"),
         ),
