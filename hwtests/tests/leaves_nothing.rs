@@ -52,6 +52,9 @@ fn scenarios_on_every_rig_interrupted() {
         ("tcp-nup", "veth-af-packet", "cake", "to go", Signal::INT),
         ("link-flap", "tap", "cake", "link down", Signal::HUP),
         ("throughput", "ring", "fq_codel", "sizes", Signal::INT),
+        ("fairness-100m", "model", "bare", "starting", Signal::INT),
+        ("gso-split-1g", "model", "split", "slow start", Signal::TERM),
+        ("late-completion", "model", "late", "to go", Signal::HUP),
     ] {
         let arguments = ["run", scenario, "--rig", rig, "--case", case, "--seconds", "20"];
         let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
@@ -168,7 +171,7 @@ impl Demo {
         }
         let interfaces = fs::read_to_string("/proc/net/dev").unwrap();
         left.extend(
-            ["wa", "wb", "va", "vb", "xva", "xvb"]
+            ["wa", "wb", "va", "vb", "xva", "xvb", "ma", "mb"]
                 .map(|end| format!("{end}{pid}"))
                 .into_iter()
                 .filter(|tap| interfaces.contains(tap)),
