@@ -9,7 +9,7 @@
 
 use crate::counters::{Counters, Loss, Losses, Supers, Tally};
 use crate::frame;
-use crate::gate::Gate;
+use crate::gate::Budget;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy, gathered, head_of, wire_bytes};
 use dpdk::{Burst, Mbuf, MbufError, TxQueue};
@@ -46,7 +46,7 @@ struct Cutting {
 struct Room<'a> {
     outbox: &'a mut Burst,
     bytes: u64,
-    gate: Option<&'a mut Gate>,
+    budget: Budget,
 }
 
 impl Room<'_> {
@@ -54,16 +54,13 @@ impl Room<'_> {
     #[inline]
     fn admits(&self) -> bool {
         let frames = self.outbox.len();
-        self.outbox.room() > 0 && self.gate.as_ref().is_none_or(|gate| gate.admits(self.bytes, frames))
+        self.outbox.room() > 0 && self.budget.admits(self.bytes, frames)
     }
 
     /// Puts it into the out-box; returns its bytes on the wire.
     #[inline]
     fn put(&mut self, packet: Mbuf) -> u32 {
         let len = frame::wire_len(&packet);
-        if let Some(gate) = &mut self.gate {
-            gate.admitted(self.bytes, self.outbox.len());
-        }
         self.bytes += u64::from(len);
         // There is room: a packet handed back would be freed here, uncounted.
         let _ = self.outbox.push(packet);
@@ -161,10 +158,10 @@ impl LateCut {
         &mut self,
         outbox: &mut Burst,
         bytes: u64,
-        gate: Option<&mut Gate>,
+        budget: Budget,
         counters: &mut Counters,
     ) -> u64 {
-        let mut room = Room { outbox, bytes, gate };
+        let mut room = Room { outbox, bytes, budget };
         while room.admits() {
             if let Some(cutting) = self.cutting.take() {
                 self.go_on(cutting, &mut room, counters);
@@ -328,7 +325,7 @@ mod tests {
         assert_eq!((counters.supers.late_cuts, counters.added.packets), (1, 1));
         assert!(!late.offload().segments() && late.offload().tcp_checksum);
 
-        let bytes = late.emit(&mut outbox, all - taken_back, None, &mut counters);
+        let bytes = late.emit(&mut outbox, all - taken_back, Budget::ALL, &mut counters);
         assert!(!late.is_busy());
         assert_eq!(bytes, all, "cut, the frames have the bytes that the piece was counted with");
         let lens: Vec<_> = outbox.as_slice().iter().map(Mbuf::pkt_len).collect();
