@@ -194,7 +194,9 @@ impl Gate {
         if let Some(why) = self.watch.waiting(now, self.patience()) {
             self.give_up(now, why);
         }
-        self.reckon();
+        if self.watch.allowance() > 0 {
+            self.reckon();
+        }
     }
 
     /// Frames have stayed in the out-box because the driver refused them.
@@ -457,6 +459,7 @@ impl Gate {
         self.completions.switch(source, nudge);
         self.governor.reset(now);
         self.watch.progress();
+        self.reckon();
     }
 }
 
@@ -476,8 +479,8 @@ const MARKS_PER_SECOND: u64 = 3 * 10_000;
 /// Frames are let through beyond the limit after this at the latest.
 const LONGEST_PATIENCE: Duration = Duration::from_nanos(10 * PATIENCE.as_nanos());
 
-/// Limit and bytes in flight are recorded so often, while there are any: once in the governor's window.
-const SAMPLE: Duration = Duration::from_micros(100);
+/// Limit and bytes in flight are recorded so often, while there are any.
+const SAMPLE: Duration = Duration::from_micros(500);
 
 /// How long a batch is kept in mind: learning it costs some 70 ms.
 const BATCH_KEPT: Duration = Duration::from_millis(30_000);
