@@ -116,6 +116,7 @@ impl LateCut {
         if !frame::asks_the_driver(&packet) { Some(packet) } else { self.judge(packet, counters) }
     }
 
+    #[inline(never)]
     fn judge(&mut self, packet: Mbuf, counters: &mut Counters) -> Option<Mbuf> {
         let does = self.offload.does(packet.ol_flags());
         let Some(segments) = frame::segments(&packet) else {
@@ -165,6 +166,7 @@ impl LateCut {
 
     /// Goes on with what waits here, as far as the out-box has room and the gate lets frames pass.
     /// `bytes` are those in the out-box; returns how many there are now.
+    #[inline(never)]
     pub(crate) fn emit(
         &mut self,
         outbox: &mut Burst,
@@ -283,5 +285,52 @@ impl LateCut {
     #[inline]
     pub(crate) fn gone(&mut self, packets: usize) {
         self.prepared = self.prepared.saturating_sub(packets);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::PieceSum;
+    use crate::split::offload::Sample;
+    use dpdk::testing::eal;
+    use dpdk::{Mempool, MempoolConfig};
+    use shaper::gso::Split;
+
+    /// Of five frames the driver passes two and refuses the third, which is to be cut.
+    #[test]
+    fn a_refused_frame_is_cut_and_nothing_overtakes_it() {
+        let eal = eal();
+        let pool = |name: &str, data_room| {
+            let config = MempoolConfig { cache: 0, data_room, ..MempoolConfig::new(name, 255) };
+            Mempool::create(&eal, &config).unwrap()
+        };
+        let (data, pieces) = (pool("refused", 2_176), pool("refused-pieces", PieceSum::data_room(true)));
+        let offload = Offload { tso_v4: true, tcp_checksum: true, ..Offload::NONE };
+        let policy = Policy::new(Split::Never, None, &offload);
+        let mut late = LateCut::new(Pieces::new(pieces.clone(), true), 1_500, offload, policy);
+        let (mut outbox, mut counters) = (Burst::new(), Counters::default());
+        let samples = [Sample::TCP, Sample::TSO_V4, Sample::TSO_V4, Sample::TCP, Sample::TSO_V4];
+        for sample in samples {
+            let packet = late.pass(sample.packet(&data).unwrap(), &mut counters).unwrap();
+            outbox.push(packet).unwrap();
+        }
+        let len = |packet: &Mbuf| u64::from(frame::wire_len(packet));
+        let all: u64 = outbox.as_slice().iter().map(len).sum();
+        late.prepared = 2;
+        let taken_back = late.take_back(&mut outbox, &mut counters);
+        assert_eq!((outbox.len(), late.waiting().packets), (2, 2 + 2), "two segments, and two behind");
+        assert_eq!(late.waiting().bytes, taken_back);
+        assert_eq!((counters.supers.prepare_refused, counters.added.packets), (1, 1));
+        assert!(!late.offload().segments() && late.offload().tcp_checksum);
+
+        let bytes = late.emit(&mut outbox, all - taken_back, None, &mut counters);
+        assert!(!late.is_busy());
+        assert_eq!(bytes, all, "cut, the frames have the bytes that the piece was counted with");
+        let lens: Vec<_> = outbox.as_slice().iter().map(Mbuf::pkt_len).collect();
+        assert_eq!(lens, [154, 2_054, 1_054, 1_054, 154, 1_054, 1_054], "the last one is cut as well now");
+        outbox.clear();
+        late.flush(Loss::Stop, &mut counters.losses);
+        assert_eq!((data.in_use(), pieces.in_use(), counters.losses.total().packets), (0, 0, 0));
     }
 }

@@ -192,7 +192,7 @@ fn known_fault(driver: &str) -> Option<&'static str> {
 
 /// A frame to show to `tx_prepare`.
 #[derive(Clone, Copy)]
-struct Sample {
+pub(crate) struct Sample {
     v6: bool,
     vlan: bool,
     udp: bool,
@@ -201,11 +201,35 @@ struct Sample {
 }
 
 impl Sample {
-    const TCP: Self = Self { v6: false, vlan: false, udp: false, segment: false, ipv4_checksum: false };
+    pub(crate) const TCP: Self =
+        Self { v6: false, vlan: false, udp: false, segment: false, ipv4_checksum: false };
     const UDP: Self = Self { udp: true, ..Self::TCP };
-    const TSO_V4: Self = Self { segment: true, ..Self::TCP };
+    pub(crate) const TSO_V4: Self = Self { segment: true, ..Self::TCP };
     const TSO_V6: Self = Self { v6: true, ..Self::TSO_V4 };
     const TSO_VLAN: Self = Self { vlan: true, ..Self::TSO_V4 };
+
+    /// It as a packet with its marks; none if there is no buffer.
+    pub(crate) fn packet(self, pool: &Mempool) -> Option<Mbuf> {
+        let mut packet = Mbuf::from_bytes(pool, &self.frame()).ok()?;
+        let frame = gso::Offload {
+            tunnel: Tunnel::None,
+            outer_l2_len: 0,
+            outer_l3_len: 0,
+            l2_len: if self.vlan { 18 } else { 14 },
+            l3_len: if self.v6 { 40 } else { 20 },
+            l4_len: if self.udp { 8 } else { 20 },
+            transport: if self.udp { Transport::Udp } else { Transport::Tcp },
+            outer_ipv4: false,
+            ipv4: !self.v6,
+            checksum: true,
+            segmentation: true,
+        };
+        let (segs, gso_size) = if self.segment { (2, 1_000) } else { (1, 0) };
+        let cut = Cut { payload: 0..0, frame_len: packet.pkt_len(), segs, gso_size, header_len: 0 };
+        let port = Offload { ipv4_checksum: self.ipv4_checksum, ..Offload::NONE };
+        port.mark(&mut packet, &cut, &frame);
+        Some(packet)
+    }
 
     /// The frame: two segments of 1000 bytes, or a small one whose checksum is left to the port.
     fn frame(self) -> Vec<u8> {
@@ -239,23 +263,7 @@ impl Sample {
 
 /// Whether the driver's `tx_prepare` lets a sample pass. It is not sent.
 fn passes(sample: Sample, tx: &mut TxQueue, pool: &Mempool) -> bool {
-    let Ok(mut packet) = Mbuf::from_bytes(pool, &sample.frame()) else { return false };
-    let frame = gso::Offload {
-        tunnel: Tunnel::None,
-        outer_l2_len: 0,
-        outer_l3_len: 0,
-        l2_len: if sample.vlan { 18 } else { 14 },
-        l3_len: if sample.v6 { 40 } else { 20 },
-        l4_len: if sample.udp { 8 } else { 20 },
-        transport: if sample.udp { Transport::Udp } else { Transport::Tcp },
-        outer_ipv4: false,
-        ipv4: !sample.v6,
-        checksum: true,
-        segmentation: true,
-    };
-    let (segs, gso_size) = if sample.segment { (2, 1_000) } else { (1, 0) };
-    let cut = Cut { payload: 0..0, frame_len: packet.pkt_len(), segs, gso_size, header_len: 0 };
-    Offload { ipv4_checksum: sample.ipv4_checksum, ..Offload::NONE }.mark(&mut packet, &cut, &frame);
+    let Some(mut packet) = sample.packet(pool) else { return false };
     tx.prepare(std::slice::from_mut(&mut packet)).refused.is_none()
 }
 
@@ -272,3 +280,30 @@ const FAULTS: [(&str, &str); 2] = [
     ),
     (VHOST, "it passes marks on to its peer even if the peer does not understand them"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_with_a_known_fault_is_asked_only_if_it_is_insisted_on() {
+        assert!(!wanted(Toggle::Auto, "net_tap").contains(TxOffloads::TCP_TSO));
+        assert!(wanted(Toggle::On, "net_tap").contains(TxOffloads::TCP_TSO));
+        assert!(wanted(Toggle::Auto, "net_virtio_user").contains(TxOffloads::TCP_TSO));
+        assert!(!wanted(Toggle::Off, "net_virtio_user").contains(TxOffloads::TCP_TSO));
+    }
+
+    #[test]
+    fn only_what_a_port_does_is_left_to_it() {
+        let port = Offload { tso_v4: true, tcp_checksum: true, ..Offload::NONE };
+        let v4 = flags::TX_TCP_SEG | flags::TX_IPV4;
+        assert!(port.does(v4) && port.does(flags::TX_TCP_CKSUM | flags::TX_IPV6) && port.does(0));
+        assert!(!port.does(flags::TX_TCP_SEG | flags::TX_IPV6));
+        assert!(!port.does(flags::TX_UDP_CKSUM | flags::TX_IPV4));
+        assert!(!port.does(v4 | flags::TX_OUTER_IPV4 | flags::TX_TUNNEL_VXLAN));
+        assert!(!port.does(flags::TX_UDP_SEG | flags::TX_IPV4));
+        let mut given_up = port;
+        given_up.give_up(v4);
+        assert!(!given_up.does(v4) && given_up.does(flags::TX_TCP_CKSUM | flags::TX_IPV4));
+    }
+}

@@ -1,7 +1,7 @@
 //! Super-packets: taken apart into what the sender would have sent, all or nothing, a bounded number of
 //! pieces a turn; cut once more on the way out where that is due.
 
-use crate::frames::{ACK, CWR, FIN, PSH, Tcp, udp};
+use crate::frames::{self, ACK, CWR, FIN, PSH, Tcp, udp};
 use crate::rig::{Lane, Plan, Rig, ms};
 use dpdk::mbuf::flags;
 use dpdk::testing::eal;
@@ -275,6 +275,30 @@ fn unmarked_super_packets_are_cut_to_the_mtu_or_lost_by_name() {
         for refusal in [Refusal::Malformed, Refusal::Flags, Refusal::Unmarked] {
             assert_eq!(rig.lost(0, Loss::Uncut(refusal)), 1, "{}", refusal.name());
         }
+        rig.finish();
+    }
+}
+
+/// Many datagrams as one packet (USO): one frame each, with a checksum of its own if the first has one.
+#[test]
+fn datagrams_are_cut_where_their_sender_says() {
+    let eal = eal();
+    for split in [Split::Always, Split::Never] {
+        let mut rig = Rig::one(&eal, Plan { split, ..Plan::default() });
+        let whole = udp(1, 7, 14 + 20 + 8 + 5 * 1_000 + 300, 0);
+        feed(&mut rig.lanes[0], &whole, 1_000);
+        rig.settle(ms(1));
+        let mut expected = Vec::new();
+        for (index, payload) in whole[42..].chunks(1_000).enumerate() {
+            let mut packet = frames::ip_udp(1, 0, 28 + payload.len(), 0);
+            packet[28..].copy_from_slice(payload);
+            packet[4..6].copy_from_slice(&(0x1234 + index as u16).to_be_bytes());
+            packet[10..12].fill(0);
+            let checksum = !frames::sum(&packet[..20]);
+            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+            expected.push(frames::ethernet(0x0800, &packet));
+        }
+        assert_eq!(rig.lanes[0].take(), expected);
         rig.finish();
     }
 }
