@@ -104,6 +104,7 @@ impl Probe<'_> {
     /// # Errors
     /// [`MbufError`] if the pool has no buffer for a frame.
     pub fn run(mut self) -> Result<Verdict, MbufError> {
+        let known = drivers::choose_for(self.driver, self.tx, self.tx.ring());
         let mut evidence = Evidence { idle: ask(self.tx), ..Evidence::default() };
         match self.send(&mut evidence)? {
             Some(first) if first.is_complete() => evidence.copies = self.copies(&mut evidence)?,
@@ -114,7 +115,6 @@ impl Probe<'_> {
             }
             None => {}
         }
-        let known = drivers::choose(self.driver);
         Ok(Verdict::new(self.driver.to_owned(), self.tx.ring(), known, evidence))
     }
 
