@@ -191,7 +191,7 @@ impl Gate {
     #[inline]
     pub fn hold(&mut self, now: Instant) {
         self.governor.held();
-        if let Some(why) = self.watch.waiting(now, self.patience()) {
+        if let Some(why) = self.watch.waiting(now, || patience(&self.governor)) {
             self.give_up(now, why);
         }
         if self.watch.allowance() > 0 {
@@ -223,7 +223,6 @@ impl Gate {
         if taken.descriptors > 0 {
             self.submitted(now, tx, taken);
         }
-        self.reckon();
         sent
     }
 
@@ -379,13 +378,16 @@ impl Gate {
     /// Wire bytes from one mark to the next.
     #[inline]
     fn span(&self) -> u64 {
-        match self.governor.rate() {
+        match self.completions.pace() {
             0 => u64::from(self.limit() / 3),
             rate => rate / MARKS_PER_SECOND,
         }
     }
 
     fn submitted(&mut self, now: Instant, tx: &impl Queue, taken: Amount) {
+        let Budget { bytes, frames, .. } = &mut self.budget;
+        *bytes = bytes.saturating_sub(taken.bytes);
+        *frames = frames.saturating_sub(taken.descriptors as usize);
         if self.watch.allowance() > 0 {
             self.watch.spend(u32::try_from(taken.descriptors).unwrap_or(u32::MAX));
         }
@@ -419,17 +421,6 @@ impl Gate {
         self.flight.record(Kind::InFlight, self.completions.in_flight().bytes, 1);
     }
 
-    /// Within what time something should complete.
-    #[inline]
-    fn patience(&self) -> Duration {
-        let of_ring = match self.governor.rate() {
-            0 => 0,
-            rate => u64::from(self.governor.in_flight()) * 2_000_000_000 / rate,
-        };
-        let of_delay = self.governor.delay().map_or(0, |delay| 4 * delay.as_nanos());
-        Duration::from_nanos(of_ring.max(of_delay)).min(LONGEST_PATIENCE)
-    }
-
     /// The source has contradicted itself: the next best, and another try later unless it cannot ever
     /// be true.
     #[cold]
@@ -461,6 +452,16 @@ impl Gate {
         self.watch.progress();
         self.reckon();
     }
+}
+
+/// Within what time something should complete.
+fn patience(governor: &Governor) -> Duration {
+    let of_ring = match governor.rate() {
+        0 => 0,
+        rate => u64::from(governor.in_flight()) * 2_000_000_000 / rate,
+    };
+    let of_delay = governor.delay().map_or(0, |delay| 4 * delay.as_nanos());
+    Duration::from_nanos(of_ring.max(of_delay)).min(LONGEST_PATIENCE)
 }
 
 /// Notes the marks of one burst that one look found complete.

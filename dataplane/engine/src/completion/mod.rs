@@ -116,6 +116,12 @@ impl<H: Handle> Completions<H> {
         self.pace = bytes_per_sec;
     }
 
+    /// The same, as it was set last.
+    #[inline]
+    pub const fn pace(&self) -> u64 {
+        self.pace
+    }
+
     /// The next frames of a burst take this much.
     #[inline]
     pub fn offer(&mut self, frames: Amount) {
