@@ -123,7 +123,7 @@ impl Builder<'_> {
         plan: &DirectionPlan,
         port: &LinePort,
     ) -> Gate {
-        let Choice { source, nudge, .. } = completion::drivers::choose(&port.info.driver);
+        let Choice { source, nudge, .. } = completion::drivers::choose_for(&port.info.driver, tx, tx.ring());
         let side = if way == Way::Up { 'b' } else { 'a' };
         let heads = MempoolConfig {
             cache: 0,
