@@ -15,5 +15,6 @@ pub mod ping;
 pub mod plot;
 pub mod process;
 pub mod progress;
+pub mod qemu;
 pub mod report;
 pub mod stats;
