@@ -8,6 +8,7 @@
 //! with its parent even where no `Drop` runs (see [`process`]).
 
 pub mod clock;
+pub mod driver;
 pub mod forwarder;
 pub mod iperf;
 pub mod netns;

@@ -151,7 +151,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// As [`command`], but comes after other work: for what has a clock of its own and does not measure ours.
 pub fn background(program: impl AsRef<OsStr>) -> Command {
-    wrapped("10", program)
+    wrapped("5", program)
 }
 
 fn wrapped(nice: &str, program: impl AsRef<OsStr>) -> Command {

@@ -18,11 +18,11 @@ fn run() -> Result<()> {
     let image = image(&Paths::beside_this()?)?;
     let machine = Machine {
         memory: 1024,
-        time: Time::Real,
+        time: Time::Counted(2),
         cards: vec![Card { model: Model::Igb, wire: 0 }, Card { model: Model::Igb, wire: 0 }, Card { model: Model::E1000e, wire: 0 }],
     };
     let script = std::fs::read_to_string(std::env::args().nth(1).unwrap_or_default())?;
-    let job = Job { script: &script, files: &[], limit: Duration::from_secs(120) };
+    let job = Job { script: &script, files: &[], limit: Duration::from_secs(400) };
     let outcome = machine.run(
         &image,
         &job,

@@ -79,6 +79,8 @@ fn archive(
     init: &str,
 ) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
+    // Else it is open to all, and DPDK loads nothing from there.
+    archive.folder(".")?;
     // What Debian 12 has merged.
     for folder in ["bin", "sbin", "lib", "lib64"] {
         archive.folder(&format!("usr/{folder}"))?;
