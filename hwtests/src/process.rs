@@ -149,9 +149,9 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     wrapped("-20", program)
 }
 
-/// As [`command`], but comes after other work: for what has a clock of its own and does not measure ours.
+/// As [`command`], but takes its turn with other work: for what has a clock of its own and does not measure ours.
 pub fn background(program: impl AsRef<OsStr>) -> Command {
-    wrapped("5", program)
+    wrapped("0", program)
 }
 
 fn wrapped(nice: &str, program: impl AsRef<OsStr>) -> Command {

@@ -14,4 +14,6 @@
 mod archive;
 pub mod image;
 pub mod machine;
+pub mod path;
+pub mod probe;
 pub mod rig;

@@ -3,8 +3,8 @@
 //! The judge is the pool: it has no cache, so [`dpdk::Mempool::in_use`] is exactly what the driver still holds, and
 //! the other port saw what has left the wire.
 
-use anyhow::{Context, Result, ensure};
-use dpdk::{Burst, DescriptorStatus, Errno, Mbuf};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use dpdk::{Burst, DescriptorStatus, Errno, Mbuf, TxOffloads};
 use serde::{Deserialize, Serialize};
 
 use super::frames::{Packet, SOURCE, packets};
@@ -113,9 +113,14 @@ impl Cleanup {
 
 /// Looks at the transmit queue of `way`, on which nothing was sent yet.
 pub fn check(way: &mut Way) -> Result<Completions> {
-    let descriptor_status = status(way)?;
-    let reclaim = reclaim(way)?;
-    let done_cleanup = cleanup(way)?;
+    let packets = packets();
+    let one_frame = |packet: &&Packet| (1000..1500).contains(&packet.bytes.len());
+    let ordinary = packets.iter().find(one_frame).context("an ordinary frame")?;
+    let frame = ordinary.split()?.pop().context("a packet is at least a frame")?;
+    let large = packets.iter().find(|packet| packet.bytes.len() > LARGE).context("a large packet")?;
+    let descriptor_status = status(way, &frame, large)?;
+    let reclaim = reclaim(way, &frame)?;
+    let done_cleanup = cleanup(way, &frame)?;
     let descriptor_status = Status { idle_full: full(way), ..descriptor_status };
     Ok(Completions {
         driver: way.info.driver.clone(),
@@ -128,13 +133,13 @@ pub fn check(way: &mut Way) -> Result<Completions> {
     })
 }
 
-fn status(way: &mut Way) -> Result<Status> {
+fn status(way: &mut Way, frame: &[u8], large: &Packet) -> Result<Status> {
     if let Err(errno) = way.tx.descriptor_status(0) {
         return Ok(Status { refused: Some(said(errno)), ..Status::default() });
     }
     let mut found = Status { fresh_full: full(way), ..Status::default() };
     let last = way.ring - 1;
-    send_plain(way)?;
+    send_plain(way, frame)?;
     for poll in 1..=POLLS {
         match way.tx.descriptor_status(last) {
             Ok(DescriptorStatus::Done) => {
@@ -142,29 +147,27 @@ fn status(way: &mut Way) -> Result<Status> {
                 break;
             }
             Ok(_) => found.seen_full = true,
-            Err(errno) => anyhow::bail!("descriptor status says {errno} after it said something else"),
+            Err(errno) => bail!("descriptor status says {errno} after it said something else"),
         }
     }
-    let chain = chain(way)?;
+    let chain = chain(way, frame)?;
     send(way, chain, 1)?;
     found.of_four_segments = descriptors(way, SEGMENTS as u16);
-    let tso = packets().into_iter().find(|packet| packet.bytes.len() > LARGE).context("a large packet")?;
-    let frames = tso.split()?.len();
-    let packet = tso.marked(&way.pool)?;
-    let segments = packet.nb_segs();
-    if way.offloads.contains(dpdk::TxOffloads::TCP_TSO) {
-        send(way, packet, frames)?;
+    if way.offloads.contains(TxOffloads::TCP_TSO) {
+        let packet = large.marked(&way.pool, way.offloads)?;
+        let segments = packet.nb_segs();
+        send(way, packet, large.split()?.len())?;
         found.of_tso = descriptors(way, segments + 1);
     }
     Ok(found)
 }
 
 /// Sends frames one at a time, twice around the ring, and looks after each.
-fn reclaim(way: &mut Way) -> Result<Reclaim> {
+fn reclaim(way: &mut Way, frame: &[u8]) -> Result<Reclaim> {
     let mut found = Reclaim::default();
     let mut held = way.pool.in_use();
     for sent in 1..=2 * u32::from(way.ring) {
-        send_plain(way)?;
+        send_plain(way, frame)?;
         let now_held = way.pool.in_use();
         let returned = (held + 1).saturating_sub(now_held);
         if returned > 0 {
@@ -181,7 +184,7 @@ fn reclaim(way: &mut Way) -> Result<Reclaim> {
     Ok(found)
 }
 
-fn cleanup(way: &mut Way) -> Result<Cleanup> {
+fn cleanup(way: &mut Way, frame: &[u8]) -> Result<Cleanup> {
     // What earlier frames left behind is not to be counted.
     if let Err(errno) = way.tx.done_cleanup(0) {
         return Ok(Cleanup { refused: Some(said(errno)), ..Cleanup::default() });
@@ -189,13 +192,13 @@ fn cleanup(way: &mut Way) -> Result<Cleanup> {
     let mut found = Cleanup::default();
     let empty = way.pool.in_use();
     for _ in 0..HELD {
-        send_plain(way)?;
+        send_plain(way, frame)?;
     }
     found.held = way.pool.in_use() - empty;
     (found.one, found.one_returned) = ask(way, 1)?;
     (found.rest, found.rest_returned) = ask(way, 0)?;
     for _ in 0..HELD {
-        let chain = chain(way)?;
+        let chain = chain(way, frame)?;
         send(way, chain, 1)?;
     }
     found.chains = HELD;
@@ -206,13 +209,14 @@ fn cleanup(way: &mut Way) -> Result<Cleanup> {
 /// What a call for `count` packets says that it freed, and what came back.
 fn ask(way: &mut Way, count: u32) -> Result<(u32, u32)> {
     let before = way.pool.in_use();
-    let freed = way.tx.done_cleanup(count).map_err(|errno| anyhow::anyhow!("done_cleanup: {errno}"))?;
+    let freed = way.tx.done_cleanup(count).map_err(|errno| anyhow!("done_cleanup: {errno}"))?;
     Ok((freed, before - way.pool.in_use()))
 }
 
 /// One frame of one segment, seen on the wire when this returns.
-fn send_plain(way: &mut Way) -> Result<()> {
-    let packet = plain(way)?;
+fn send_plain(way: &mut Way, frame: &[u8]) -> Result<()> {
+    // No offload, no context descriptor.
+    let packet = Mbuf::from_bytes(&way.pool, frame).map_err(|error| anyhow!(error))?;
     send(way, packet, 1)
 }
 
@@ -223,27 +227,16 @@ fn send(way: &mut Way, packet: Mbuf, frames: usize) -> Result<()> {
     Ok(())
 }
 
-/// As it is: no offload, no context descriptor.
-fn plain(way: &Way) -> Result<Mbuf> {
-    let bytes = ordinary()?.split()?.pop().context("one frame")?;
-    Mbuf::from_bytes(&way.pool, &bytes).map_err(|error| anyhow::anyhow!(error))
-}
-
 /// A frame in four segments.
-fn chain(way: &Way) -> Result<Mbuf> {
-    let bytes = ordinary()?.split()?.pop().context("one frame")?;
-    let mut parts = bytes.chunks(bytes.len().div_ceil(SEGMENTS as usize));
+fn chain(way: &Way, frame: &[u8]) -> Result<Mbuf> {
+    let mut parts = frame.chunks(frame.len().div_ceil(SEGMENTS as usize));
     let mut segment = || Mbuf::from_bytes(&way.pool, parts.next().unwrap_or_default());
-    let mut packet = segment().map_err(|error| anyhow::anyhow!(error))?;
+    let mut packet = segment().map_err(|error| anyhow!(error))?;
     for _ in 1..SEGMENTS {
-        let next = segment().map_err(|error| anyhow::anyhow!(error))?;
+        let next = segment().map_err(|error| anyhow!(error))?;
         ensure!(packet.chain(next).is_ok(), "four segments are no long chain");
     }
     Ok(packet)
-}
-
-fn ordinary() -> Result<Packet> {
-    packets().into_iter().find(|packet| packet.bytes.len() > 1400 && packet.bytes.len() < 1500).context("a frame")
 }
 
 /// What is said of the last `count` descriptors that were filled.

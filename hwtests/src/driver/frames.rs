@@ -1,12 +1,12 @@
 //! Packets to send: written header by header, with every length right and no checksum but what the plan will write.
 
-use dpdk::mbuf::flags;
-use dpdk::{Mbuf, Mempool, TxOffload};
-use shaper::gso::{Checksums, Ids, Offload, Plan, Request, Transport};
-use shaper::wire::checksum::Sum;
 use std::num::NonZeroU16;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use dpdk::mbuf::flags;
+use dpdk::{Mbuf, Mempool, TxOffload, TxOffloads};
+use shaper::gso::{Checksums, Ids, Offload, Plan, Request, Transport};
+use shaper::wire::checksum::Sum;
 
 /// A packet to send: an ordinary frame, or one longer than a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,17 +48,18 @@ pub fn packets() -> Vec<Packet> {
                 }
             }
         }
-        for len in [0, 1, 100, 1441] {
-            add(true, 0, ACK | PSH, 1460, len);
-            add(false, 0, 0, 1472, len + 1);
+        for len in [0, 1, 100, 1401] {
+            add(true, 0, ACK | PSH, MTU - headers(0), len);
+            add(false, 0, 0, MTU - headers(0), len + 1);
         }
     }
     packets
 }
 
 impl Packet {
-    /// For the ring: segments of the pool's buffers, marked as weir's own sender would mark them.
-    pub fn marked(&self, pool: &Mempool) -> Result<Mbuf> {
+    /// For the ring of a port with these offloads: segments of the pool's buffers, marked as weir's own sender would
+    /// mark them. The IPv4 header has its checksum already, so that a port that computes none can be sent it too.
+    pub fn marked(&self, pool: &Mempool, offloads: TxOffloads) -> Result<Mbuf> {
         let plan = self.plan()?;
         let whole = plan.with_segs_per_piece(NonZeroU16::new(plan.segs()).context("at least one segment")?);
         ensure!(whole.pieces() == 1, "{} is longer than an IP packet", self.name);
@@ -66,7 +67,9 @@ impl Packet {
         whole.write(0, Checksums::Offload, &mut bytes).context("the headers fit")?;
         let offload = whole.offload().context("a plain packet can be offloaded")?;
         let mut packet = Mbuf::from_bytes(pool, &bytes).map_err(|error| anyhow!(error))?;
-        packet.set_ol_flags(flags_of(&offload, plan.segs()));
+        let flags = flags_of(&offload, plan.segs());
+        let sums_ipv4 = offloads.contains(TxOffloads::IPV4_CKSUM);
+        packet.set_ol_flags(if sums_ipv4 { flags } else { flags & !flags::TX_IP_CKSUM });
         packet.set_tx_offload(TxOffload {
             l2_len: offload.l2_len,
             l3_len: offload.l3_len,
@@ -140,7 +143,22 @@ pub fn is_summed(frame: &[u8]) -> bool {
     check().unwrap_or(false)
 }
 
-/// Whether it is IPv6, and where its IP header starts.
+/// The frame with zeros for the flags of TCP and the checksum over them; anything else as it is.
+pub fn flagless(frame: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let tcp = network(&frame).and_then(|(ipv6, at)| {
+        let (protocol, header) = if ipv6 { (at + 6, 40) } else { (at + 9, 20) };
+        (frame.get(protocol) == Some(&TCP)).then_some(at + header)
+    });
+    for at in tcp.into_iter().flat_map(|at| [at + 13, at + 16, at + 17]) {
+        if let Some(byte) = frame.get_mut(at) {
+            *byte = 0;
+        }
+    }
+    frame
+}
+
+/// Whether it is IPv6, and where its IP header (without options) starts.
 fn network(frame: &[u8]) -> Option<(bool, usize)> {
     let ethertype = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let at = if ethertype(12)? == VLAN { 16 } else { 12 };
@@ -163,7 +181,8 @@ struct Shape {
 
 impl Shape {
     fn bytes(&self) -> Vec<u8> {
-        let payload = (0..self.len as u32).map(|at| ((at ^ self.seed).wrapping_mul(2_654_435_761) >> 24) as u8);
+        let payload =
+            (0..self.len as u32).map(|at| ((at ^ self.seed).wrapping_mul(2_654_435_761) >> 24) as u8);
         let mut transport = self.transport();
         transport.extend(payload);
         let mut frame = [&DESTINATION[..], &SOURCE].concat();
@@ -179,7 +198,8 @@ impl Shape {
     fn transport(&self) -> Vec<u8> {
         let ports = [0xc001u16.to_be_bytes(), 443u16.to_be_bytes()].concat();
         if !self.tcp {
-            return [&ports[..], &(8 + self.len as u16).to_be_bytes(), &[0; 2]].concat();
+            // Zero would say that there is no checksum (RFC 768).
+            return [&ports[..], &(8 + self.len as u16).to_be_bytes(), &[0xff; 2]].concat();
         }
         // Every third one wraps on the way.
         let sequence = if self.seed.is_multiple_of(3) { u32::MAX - 2000 } else { self.seed << 16 };
@@ -193,9 +213,10 @@ impl Shape {
     }
 
     fn network(&self, transport: usize) -> Vec<u8> {
-        let protocol = if self.tcp { 6 } else { 17 };
+        let protocol = if self.tcp { TCP } else { UDP };
         if self.ipv6 {
-            let mut header = [&[0x60, 0, 0, 9][..], &(transport as u16).to_be_bytes(), &[protocol, 64]].concat();
+            let mut header =
+                [&[0x60, 0, 0, 9][..], &(transport as u16).to_be_bytes(), &[protocol, 64]].concat();
             header.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
             header.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
             return header;
@@ -213,6 +234,8 @@ const VLAN: u16 = 0x8100;
 const VLAN_ID: u16 = 7;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 /// Shortest Ethernet frame without its FCS.
 const PADDED: usize = 60;
 /// TCP's flags (RFC 9293, RFC 3168).
@@ -237,6 +260,19 @@ mod tests {
                 assert!(frame.len() <= usize::from(MTU) + 14 + tag, "{}", packet.name);
                 assert!(is_summed(frame), "{}", packet.name);
             }
+            let mut other = frames[0].clone();
+            let tcp = packet
+                .name
+                .contains("TCP")
+                .then_some(tag + if packet.name.contains("IPv6") { 54 } else { 34 });
+            if let Some(at) = tcp {
+                other[at + 13] ^= PSH;
+                assert_eq!(flagless(&other), flagless(&frames[0]), "{}", packet.name);
+                other[at + 12] ^= 1;
+            } else {
+                other[tag + 13] ^= 1;
+            }
+            assert_ne!(flagless(&other), flagless(&frames[0]), "{}", packet.name);
             let mut spoilt = frames[0].clone();
             *spoilt.last_mut().unwrap() ^= 1;
             assert!(!is_summed(&spoilt), "{}", packet.name);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use dpdk::{Eal, TxOffloads};
 use serde::{Deserialize, Serialize};
 
-use super::frames::{Packet, SOURCE, is_summed, packets, unpadded};
+use super::frames::{Packet, SOURCE, flagless, is_summed, packets, unpadded};
 use super::ports::Way;
 use crate::process::run;
 
@@ -34,6 +34,8 @@ pub struct Verdict {
     pub frames: usize,
     /// Packets of which every frame was the kernel's to the last byte.
     pub identical: usize,
+    /// Packets whose frames were the kernel's but for flags of TCP.
+    pub wrong_flags: usize,
     /// Frames with a wrong checksum of IPv4, TCP or UDP.
     pub wrong_checksums: usize,
     /// Packets that the driver refused.
@@ -60,10 +62,14 @@ impl Verdict {
         self.frames += expected.len();
         let frames: Vec<_> = frames.iter().map(|frame| unpadded(frame)).collect();
         self.wrong_checksums += frames.iter().filter(|frame| !is_summed(frame)).count();
-        match difference(expected, &frames) {
-            None => self.identical += 1,
-            Some(what) => self.differ(format!("{}: {what}", packet.name)),
-        }
+        let Some(what) = difference(expected, &frames) else {
+            self.identical += 1;
+            return;
+        };
+        let same_but_flags = expected.len() == frames.len()
+            && expected.iter().zip(&frames).all(|(a, b)| flagless(a) == flagless(b));
+        self.wrong_flags += usize::from(same_but_flags);
+        self.differ(format!("{}: {what}", packet.name));
     }
 }
 
@@ -80,7 +86,7 @@ pub fn check(eal: &Eal, way: &mut Way) -> Result<Segments> {
         if own.len() > 1 && !way.offloads.contains(TxOffloads::TCP_TSO) {
             continue;
         }
-        match way.send(packet.marked(&way.pool)?) {
+        match way.send(packet.marked(&way.pool, way.offloads)?) {
             Ok(()) => verdict.judge(&packet, &expected, &way.seen(SOURCE, expected.len())),
             Err(error) => {
                 verdict.packets += 1;
@@ -115,7 +121,7 @@ impl Kernel {
     }
 
     fn segments(&mut self, packet: &Packet, count: usize) -> Result<Vec<Vec<u8>>> {
-        self.0.send(packet.marked(&self.0.pool)?).with_context(|| packet.name.clone())?;
+        self.0.send(packet.marked(&self.0.pool, self.0.offloads)?).with_context(|| packet.name.clone())?;
         Ok(self.0.seen(SOURCE, count))
     }
 }
@@ -157,8 +163,13 @@ mod tests {
         spoilt[1][40] ^= 1;
         let verdict = judged(&spoilt);
         assert!(!verdict.is_right());
-        assert_eq!((verdict.identical, verdict.wrong_checksums), (0, 1));
+        assert_eq!((verdict.identical, verdict.wrong_flags, verdict.wrong_checksums), (0, 0, 1));
         assert!(verdict.differences[0].contains("frame 1, byte 40"), "{verdict:?}");
+        let mut unflagged = right.clone();
+        unflagged[1][47] ^= 8;
+        let verdict = judged(&unflagged);
+        assert!(!verdict.is_right());
+        assert_eq!((verdict.identical, verdict.wrong_flags, verdict.wrong_checksums), (0, 1, 1));
         assert!(!judged(&right[..1]).is_right());
         assert!(!judged(&[]).is_right());
         let mut long = right.clone();

@@ -96,7 +96,10 @@ mod tests {
             text.split("070701").skip(1).map(|entry| entry[104..].split('\0').next().unwrap()).collect();
         assert_eq!(names, ["usr", "usr/bin", "usr/bin/tool", "bin", "TRAILER!!!"]);
         assert_eq!(bytes.len() % 4, 0);
-        assert!(text.contains("tool\x00\x0012345"), "110 bytes of header, 13 of name and its end, 1 of padding");
+        assert!(
+            text.contains("tool\x00\x0012345"),
+            "110 bytes of header, 13 of name and its end, 1 of padding"
+        );
         assert!(!text.contains("other"));
     }
 }

@@ -176,7 +176,8 @@ fn modules(contents: &Contents<'_>) -> Result<Vec<PathBuf>> {
         .with_context(|| format!("no modules in {}: run .ci/setup-vm", folder.display()))?;
     let mut order: Vec<PathBuf> = Vec::new();
     for wanted in contents.modules {
-        let line = dependencies(&table, wanted).with_context(|| format!("this kernel has no module {wanted}"))?;
+        let line =
+            dependencies(&table, wanted).with_context(|| format!("this kernel has no module {wanted}"))?;
         for path in line.into_iter().map(|path| folder.join(path)) {
             if !order.contains(&path) {
                 order.push(path);

@@ -192,7 +192,10 @@ fn follow(
         }
         if now() > end {
             let from = lines.len().saturating_sub(TAIL_LINES);
-            bail!("the machine was not done after {limit:?}; its last lines:\n  {}", lines[from..].join("\n  "));
+            bail!(
+                "the machine was not done after {limit:?}; its last lines:\n  {}",
+                lines[from..].join("\n  ")
+            );
         }
         if is_silent && let Some(status) = qemu.ended()? {
             ensure!(status.success(), "QEMU failed ({status}):\n  {}", lines.join("\n  "));
@@ -253,9 +256,11 @@ impl Drop for Folder {
 }
 
 /// What makes the guest repeat itself, beside quiet and a reset on panic that ends QEMU. The check of the timer gives up
-/// when QEMU does not run for some milliseconds, as happens on a busy machine.
+/// when QEMU does not run for some milliseconds, as happens on a busy machine. Hugepages (of 2 MiB): vfio maps them at
+/// once, and 256 MiB of small pages in 15 s.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off intel_iommu=on nokaslr norandmaps \
-    random.trust_cpu=off no_timer_check";
+    random.trust_cpu=off no_timer_check \
+    hugepages=160";
 /// Start of the name of a run's folder; its process id follows.
 const RUN: &str = "run-";
 /// Slots below are the chipset's own.
