@@ -117,6 +117,16 @@ void shim_mbuf_free_bulk(struct rte_mbuf **mbufs, unsigned int n)
 	rte_pktmbuf_free_bulk(mbufs, n);
 }
 
+void shim_mbuf_free_seg(struct rte_mbuf *segment)
+{
+	rte_pktmbuf_free_seg(segment);
+}
+
+void shim_mbuf_raw_free(struct rte_mbuf *mbuf)
+{
+	rte_mbuf_raw_free(mbuf);
+}
+
 int shim_mbuf_linearize(struct rte_mbuf *mbuf)
 {
 	return rte_pktmbuf_linearize(mbuf);

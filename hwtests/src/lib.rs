@@ -2,7 +2,8 @@
 //!
 //! The pieces that the binaries share: [`process`] and [`netns`] hold what must not outlive a run, [`forwarder`]
 //! starts the program under test, [`iperf`] and [`ping`] make traffic and read it back, [`stats`] sums it up,
-//! [`report`] and [`plot`] write it down. Everything here lives in real time; nothing depends on this crate.
+//! [`report`] and [`plot`] write it down. [`tap`] and [`super_packet`] are for tests that put the kernel's own
+//! segmentation beside weir's. Everything here lives in real time; nothing depends on this crate.
 //!
 //! Contract: whatever a run makes in the system is owned by a value whose `Drop` takes it away again, and dies
 //! with its parent even where no `Drop` runs (see [`process`]).
@@ -19,3 +20,5 @@ pub mod progress;
 pub mod qemu;
 pub mod report;
 pub mod stats;
+pub mod super_packet;
+pub mod tap;

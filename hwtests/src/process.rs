@@ -155,7 +155,7 @@ pub fn background(program: impl AsRef<OsStr>) -> Command {
 }
 
 fn wrapped(nice: &str, program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("setsid");
+    let mut command = Command::new(SETSID);
     command.args(["sh", "-c", RENICE, nice]).args(["setpriv", "--pdeathsig", "TERM"]);
     command.arg(program).env("LC_ALL", "C");
     command
@@ -169,9 +169,12 @@ pub fn typed(command: &Command) -> String {
 
 /// Runs a short command to its end and returns its standard output; an error carries its standard error.
 pub fn run(command: &mut Command) -> Result<String> {
+    // A leader of a group cannot start a session: setsid would fork, and its first half report success at once.
+    if command.get_program() != SETSID {
+        command.process_group(0);
+    }
     let output = command
         .stdin(Stdio::null())
-        .process_group(0)
         .output()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -221,7 +224,8 @@ fn forward_lines(source: impl Read + Send + 'static, sender: Sender<String>, mut
 /// Gives the process a nice value, and its session too where the kernel groups by session (autogroup): nice alone
 /// counts only within that group. Without the right to it, everything runs as it did.
 const RENICE: &str = r#"{ echo "$0" >/proc/self/autogroup; renice -n "$0" $$; } >/dev/null 2>&1; exec "$@""#;
-/// What comes before the program in [`wrapped`].
+const SETSID: &str = "setsid";
+/// What comes between it and the program in [`wrapped`].
 const WRAPPER_WORDS: usize = 7;
 /// How much of a failed child's output goes into the error.
 const TAIL_LINES: usize = 12;
@@ -267,7 +271,9 @@ mod tests {
 
     #[test]
     fn a_failing_command_says_why() {
-        let error = run(Command::new("sh").args(["-c", "echo broken >&2; exit 3"])).unwrap_err().to_string();
-        assert!(error.contains("broken") && error.contains("exit status: 3"), "{error}");
+        for mut shell in [Command::new("sh"), command("sh")] {
+            let error = run(shell.args(["-c", "echo broken >&2; exit 3"])).unwrap_err().to_string();
+            assert!(error.contains("broken") && error.contains("exit status: 3"), "{error}");
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use config::model::{self, Config};
 use dpdk::{EalConfig, LogLevel};
-use engine::plan::{DirectionPlan, LinkPlan, Plan, PortPlan};
+use engine::plan::{DirectionPlan, GovernorPlan, LinkPlan, Plan, PortPlan, Toggle};
 use engine::worker::Poll;
+use shaper::gso::Split;
 
 /// The engine's plan. `secret` keys the flow hash.
 pub fn plan(config: &Config, secret: [u8; 16]) -> Plan {
@@ -186,7 +187,15 @@ fn link(link: &model::Link) -> LinkPlan {
 }
 
 fn port(port: &model::Port) -> PortPlan {
-    PortPlan { devargs: port.device.devargs(), mtu: port.mtu, rx_ring: port.rx_ring, tx_ring: port.tx_ring }
+    PortPlan {
+        devargs: port.device.devargs(),
+        mtu: port.mtu,
+        rx_ring: port.rx_ring,
+        tx_ring: port.tx_ring,
+        tso: Toggle::default(),
+        lro: Toggle::default(),
+        governor: Some(GovernorPlan::default()),
+    }
 }
 
 fn direction(direction: &model::Direction) -> DirectionPlan {
@@ -196,6 +205,8 @@ fn direction(direction: &model::Direction) -> DirectionPlan {
         overhead: direction.overhead,
         catch_up: direction.catch_up,
         rules: direction.rules.clone(),
+        split: Split::AUTO,
+        gro: false,
     }
 }
 

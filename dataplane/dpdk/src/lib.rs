@@ -20,6 +20,7 @@ pub mod lcore;
 mod log;
 pub mod mbuf;
 pub mod mempool;
+mod nudge;
 pub mod offload;
 pub mod port;
 pub mod ring;
@@ -34,7 +35,7 @@ pub use burst::Burst;
 pub use eal::{Eal, EalConfig, EalError, LogLevel};
 pub use errno::Errno;
 pub use lcore::{Lcore, LcoreError, LcoreHandle};
-pub use mbuf::{Mbuf, MbufError, TxOffload};
+pub use mbuf::{Held, Mbuf, MbufError, TxOffload};
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use offload::{RxOffloads, TxOffloads};
 pub use port::{

@@ -15,6 +15,10 @@ use thiserror::Error;
 use crate::mempool::Mempool;
 
 pub mod flags;
+mod held;
+mod rehead;
+
+pub use held::Held;
 
 /// An owned packet of one or more segments.
 #[repr(transparent)]

@@ -139,13 +139,13 @@ impl Port {
     /// [`PortError::Phase`] unless it is configured and stopped; [`PortError::Refused`].
     pub fn start(&mut self) -> Result<Started, PortError> {
         self.expect(&[Phase::Stopped], "start", "configure it once, and start it once")?;
-        let (rx_queues, tx_queues, multi_segs) = self.exclusive()?.start()?;
+        let (rx_queues, tx_queues) = self.exclusive()?.start()?;
         self.phase = Phase::Started;
         let device = self.device()?;
         let warnings = device.see_everything();
         Ok(Started {
             rx: (0..rx_queues).map(|queue| RxQueue::new(device.clone(), queue)).collect(),
-            tx: (0..tx_queues).map(|queue| TxQueue::new(device.clone(), queue, multi_segs)).collect(),
+            tx: (0..tx_queues).map(|queue| TxQueue::new(device.clone(), queue, device.nudge())).collect(),
             warnings,
         })
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::burst::Burst;
 use crate::errno::Errno;
+use crate::nudge::Nudge;
 use crate::port::{Device, registry};
 
 /// One transmit queue of a started port. Movable to the worker, never shared.
@@ -12,7 +13,9 @@ pub struct TxQueue {
     port: u16,
     queue: u16,
     multi_segs: bool,
+    ring: u16,
     unsendable: u64,
+    nudge: Option<Nudge>,
     /// Keeps the port started.
     _device: Arc<Device>,
 }
@@ -38,8 +41,9 @@ pub enum DescriptorStatus {
 }
 
 impl TxQueue {
-    pub(crate) fn new(device: Arc<Device>, queue: u16, multi_segs: bool) -> Self {
-        Self { port: device.id, queue, multi_segs, unsendable: 0, _device: device }
+    pub(crate) fn new(device: Arc<Device>, queue: u16, nudge: Option<Nudge>) -> Self {
+        let (multi_segs, ring) = (device.multi_segs, device.tx_desc);
+        Self { port: device.id, queue, multi_segs, ring, unsendable: 0, nudge, _device: device }
     }
 
     /// Sends packets from the front of `burst`; returns how many the driver took, and the others
@@ -49,13 +53,20 @@ impl TxQueue {
     /// that does not fit into one buffer is freed and counted by [`TxQueue::unsendable`].
     #[inline]
     pub fn burst(&mut self, burst: &mut Burst) -> usize {
-        if !self.multi_segs {
-            self.join_segments(burst);
-        }
+        self.join(burst);
         let (port, queue) = (self.port, self.queue);
         // SAFETY: the port is started as long as `_device` is held, and only this handle sends on
         // the queue. The driver becomes the owner of as many mbufs as it returns.
         unsafe { burst.take(|first, n| dpdk_sys::shim_tx_burst(port, queue, first, n)) }
+    }
+
+    /// Copies packets of several segments together on a port without `MULTI_SEGS`, as
+    /// [`TxQueue::burst`] does.
+    #[inline]
+    pub fn join(&mut self, burst: &mut Burst) {
+        if !self.multi_segs {
+            self.join_segments(burst);
+        }
     }
 
     /// Lets the driver check the packets and do what it needs done to headers before
@@ -79,6 +90,42 @@ impl TxQueue {
     #[inline]
     pub fn multi_segs(&self) -> bool {
         self.multi_segs
+    }
+
+    /// Descriptors of the ring, as it was set up. A driver may have others (net_ring) or none.
+    #[inline]
+    pub fn ring(&self) -> u16 {
+        self.ring
+    }
+
+    /// Hands the driver an empty burst: some take back then what the device is done with (ark,
+    /// af_xdp, memif), most do nothing.
+    #[inline]
+    pub fn empty_burst(&mut self) {
+        // SAFETY: as in burst(); no pointer is read of an empty burst.
+        unsafe { dpdk_sys::shim_tx_burst(self.port, self.queue, std::ptr::null_mut(), 0) };
+    }
+
+    /// Whether the driver takes nothing back but for packets that want room (virtio), so that
+    /// [`TxQueue::nudge`] is needed.
+    #[inline]
+    pub fn wants_nudges(&self) -> bool {
+        self.nudge.is_some()
+    }
+
+    /// Has such a driver take back what the device is done with, by offering it a packet that no ring
+    /// has room for. 26 to 52 cycles when there is nothing to take back (virtio_user, EPYC, 2026-11).
+    /// `false` where it does not work.
+    #[inline]
+    pub fn nudge(&mut self) -> bool {
+        let (port, queue) = (self.port, self.queue);
+        let Some(nudge) = &mut self.nudge else { return false };
+        // SAFETY: as in burst(). The driver becomes the owner if it takes the packet.
+        let refused = nudge.offer(|first| unsafe { dpdk_sys::shim_tx_burst(port, queue, first, 1) } == 0);
+        if !refused {
+            self.nudge = None;
+        }
+        refused
     }
 
     /// Frees up to `count` packets that the device is done with, all for 0; returns how many.

@@ -29,6 +29,7 @@ use engine::page::Page;
 use engine::pool;
 use engine::worker::Worker;
 use shaper::flow::hash::FlowHasher;
+use shaper::gso::Split;
 use shaper::qdisc::{Params, Qdisc, fifo};
 use shaper::rate::{Limiter, Overhead};
 use shaper::rng::SplitMix;
@@ -99,7 +100,7 @@ impl<'a> Rig<'a> {
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
         let limiter = Limiter::new(Rate::from_bits_per_sec(bits_per_sec), CATCH_UP).unwrap();
         let egress = Egress::new(qdisc, Some(limiter), Overhead::default(), SplitMix::new(1, 2));
-        let settings = Settings { mtu: 1500, link_down_hold: Duration::from_millis(100) };
+        let settings = Settings { mtu: 1500, link_down_hold: Duration::from_millis(100), split: Split::AUTO };
         let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), Wants::default(), &[]);
         let direction = Direction::new(rx, tx, classifier, egress, settings);
         let worker = Worker::new(vec![direction], mailbox::pair().1);

@@ -35,6 +35,7 @@ use engine::sojourn::Sojourn;
 use engine::worker::Worker;
 use shaper::flow::dissect::dissect;
 use shaper::flow::hash::FlowHasher;
+use shaper::gso::Split;
 use shaper::qdisc::{Params, Qdisc, cake, fq_codel};
 use shaper::rate::Overhead;
 use shaper::rng::SplitMix;
@@ -89,7 +90,8 @@ impl Bench {
         let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2))
             .recording(Sojourn::new(&params));
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
-        let settings = Settings { mtu: 1500, link_down_hold: Duration::from_millis(1_000) };
+        let settings =
+            Settings { mtu: 1500, link_down_hold: Duration::from_millis(1_000), split: Split::AUTO };
         let direction = Direction::new(rx, tx, classifier, egress, settings);
         let (control, mailbox) = mailbox::pair();
         Self { worker: Worker::new(vec![direction], mailbox), control, clock: Clock::start(eal) }

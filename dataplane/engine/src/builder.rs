@@ -1,20 +1,26 @@
 //! Building one link: devices attached, pools made, ports started, directions put together.
 
-use crate::classify::{Classifier, Wants};
+use crate::classify::{Classifier, ETHERNET, Wants};
+use crate::completion;
+use crate::completion::drivers::Choice;
+use crate::completion::source::Source;
 use crate::direction::{Direction, Settings};
 use crate::egress::Egress;
+use crate::gate::{self, Gate};
 use crate::interface::Interface;
 use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
-use crate::plan::{DirectionPlan, LinkFault, LinkPlan, PortPlan, Step, Way};
+use crate::plan::{DirectionPlan, GovernorPlan, LinkFault, LinkPlan, PortPlan, Step, Way};
 use crate::pool::{self, CACHE, PoolSum};
 use crate::sojourn::Sojourn;
+use dpdk::mempool::HEADROOM;
 use dpdk::port::{PortWarning, Started};
 use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
 use shaper::flow::hash::FlowHasher;
 use shaper::qdisc::Qdisc;
-use shaper::rate::Limiter;
+use shaper::rate::{Framing, Limiter, Overhead};
 use shaper::rng::SplitMix;
+use shaper::units::Rate;
 
 /// Builds one link.
 #[derive(Debug)]
@@ -41,15 +47,15 @@ impl Builder<'_> {
         let (up, down) = (pair(started_a.rx, started_b.tx), pair(started_b.rx, started_a.tx));
         let (mut ways, mut idle) = (Vec::new(), Vec::new());
         let plans = [
-            (Way::Up, up, &self.link.up, self.link.b.mtu),
-            (Way::Down, down, &self.link.down, self.link.a.mtu),
+            (Way::Up, up, &self.link.up, (&self.link.b, &b)),
+            (Way::Down, down, &self.link.down, (&self.link.a, &a)),
         ];
-        for (way, queues, plan, mtu) in plans {
+        for (way, queues, plan, egress) in plans {
             match plan {
                 Some(plan) => {
                     ways.push((way, Place { worker: self.worker, direction: directions.len() }));
                     if let Some(queues) = queues {
-                        directions.push(self.direction(way, queues, plan, mtu)?);
+                        directions.push(self.direction(way, queues, plan, egress)?);
                     }
                 }
                 None => idle.extend(queues),
@@ -64,7 +70,7 @@ impl Builder<'_> {
         way: Way,
         (rx, tx): (RxQueue, TxQueue),
         plan: &DirectionPlan,
-        mtu: u16,
+        (port_plan, port): (&PortPlan, &LinePort),
     ) -> Result<Direction, LinkFault> {
         let qdisc = Qdisc::new(&plan.qdisc, pool::slots(&plan.qdisc) as usize)?;
         let outer = plan.bandwidth.filter(|_| !qdisc.shapes());
@@ -73,8 +79,46 @@ impl Builder<'_> {
         let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32))
             .recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new(self.secret), Wants::of(&plan.qdisc), &plan.rules);
-        let settings = Settings { mtu, link_down_hold: self.link.link_down_hold };
-        Ok(Direction::new(rx, tx, classifier, egress, settings))
+        let settings =
+            Settings { mtu: port_plan.mtu, link_down_hold: self.link.link_down_hold, split: plan.split };
+        let gate = port_plan.governor.map(|governor| self.gate(way, &tx, governor, plan, port));
+        let direction = Direction::new(rx, tx, classifier, egress, settings);
+        Ok(match gate {
+            Some(gate) => direction.governed(gate),
+            None => direction,
+        })
+    }
+
+    /// What keeps the transmit ring short.
+    fn gate(
+        &self,
+        way: Way,
+        tx: &TxQueue,
+        governor: GovernorPlan,
+        plan: &DirectionPlan,
+        port: &LinePort,
+    ) -> Gate {
+        let Choice { source, nudge, .. } = completion::drivers::choose(&port.info.driver);
+        let side = if way == Way::Up { 'b' } else { 'a' };
+        let heads = MempoolConfig {
+            cache: 0,
+            data_room: if tx.multi_segs() { gate::HEAD + HEADROOM } else { pool::BUFFER as u16 },
+            node: port.info.node,
+            ..MempoolConfig::new(format!("weir-{}{side}-heads", self.index), HEADS)
+        };
+        let speed = port.port.link().ok().and_then(|link| link.speed_mbps);
+        Gate::new(gate::Settings {
+            plan: governor,
+            source,
+            nudge,
+            ring: tx.ring(),
+            framing: if is_framed(&plan.overhead) { FRAMING } else { 0 },
+            // Needed for frames of others alone, and counted where it is missing then.
+            heads: (source == Source::Held).then(|| Mempool::create(self.eal, &heads).ok()).flatten(),
+            wire: plan
+                .bandwidth
+                .or_else(|| speed.map(|mbps| Rate::from_bits_per_sec(u64::from(mbps) * 1_000_000))),
+        })
     }
 
     /// Seeds of a direction's random streams: from the secret, different for each direction.
@@ -86,7 +130,7 @@ impl Builder<'_> {
 }
 
 /// Attaches, configures and starts one port.
-fn open(
+pub(crate) fn open(
     eal: &Eal,
     plan: &PortPlan,
     name: String,
@@ -126,7 +170,20 @@ fn open(
     Ok((LinePort { port, info, pool, warnings, interface }, started))
 }
 
+/// Whether the overhead is that of an Ethernet wire: what the port's own wire has too.
+fn is_framed(overhead: &Overhead) -> bool {
+    let network = if overhead.ip_length { ETHERNET as i16 } else { 0 };
+    overhead.framing == Framing::None && i32::from(overhead.bytes - network) == FRAMING as i32
+}
+
 /// One queue each way.
 fn pair(rx: Vec<RxQueue>, tx: Vec<TxQueue>) -> Option<(RxQueue, TxQueue)> {
     rx.into_iter().next().zip(tx.into_iter().next())
 }
+
+/// Buffers for first segments, of which each mark takes one: a ring has few marks, and what finds none
+/// is counted.
+const HEADS: u32 = 255;
+
+/// Preamble, FCS and gap of a frame on an Ethernet wire.
+const FRAMING: u32 = Overhead::ETHERNET.bytes as u32;

@@ -1,5 +1,6 @@
 //! What is counted, for each direction. Counters only ever rise.
 
+use shaper::gso::Refusal;
 use shaper::packet::DropReason;
 
 /// Packets and their frame bytes (Ethernet header included, FCS not).
@@ -24,6 +25,10 @@ pub enum Loss {
     LinkDown,
     /// The driver refused this one frame for longer than [`crate::sender::REFUSAL_BOUND`].
     Refused,
+    /// A super-packet that could not be cut, and that no port could carry whole.
+    Uncut(Refusal),
+    /// No buffer was left for all pieces of a super-packet.
+    NoBuffer,
     /// Still queued when the link was taken out of service.
     Stop,
 }
@@ -47,6 +52,52 @@ pub struct Counters {
     pub rewrite_failed: u64,
     /// Transmit bursts of which the driver took only a part.
     pub short_bursts: u64,
+    /// What cutting added: packets, and the bytes of their headers. What is received, sent, lost and
+    /// waits is counted as it is on the wire, a piece of several segments with the headers of each, but
+    /// as one packet.
+    pub added: Tally,
+    /// What merging, and cutting less fine than the sender marked, took away.
+    pub removed: Tally,
+    /// What became of super-packets.
+    pub supers: Supers,
+}
+
+/// What became of super-packets. Those that could not be cut are among the [`Losses`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Supers {
+    /// Super-packets that came in: marked by the port, merged by GRO, or larger than the egress MTU.
+    pub received: Tally,
+    /// Packets that GRO appended to others.
+    pub merged: u64,
+    /// Pieces queued, by how many segments they hold: see [`SIZE_CLASSES`].
+    pub pieces: [u64; SIZE_CLASSES.len()],
+    /// Packets whose checksum the sender had left to the port, completed here.
+    pub completed: u64,
+    /// Turns that left packets unread, because 64 pieces had been built.
+    pub deferred: u64,
+    /// Pieces cut again after they had waited: the rate had fallen, or the port does not cut.
+    pub late_cuts: u64,
+    /// Frames of several segments that were left to the port to cut.
+    pub tso: Tally,
+    /// Frames whose checksum was left to the port.
+    pub checksum_offload: u64,
+    /// Frames that the driver's `tx_prepare` refused; cut here then.
+    pub prepare_refused: u64,
+}
+
+/// The classes of [`Supers::pieces`]: fewest segments of each and what to call it.
+pub const SIZE_CLASSES: [(u16, &str); 6] =
+    [(1, "1"), (2, "2-3"), (4, "4-7"), (8, "8-15"), (16, "16-31"), (32, "32+")];
+
+impl Supers {
+    /// Counts a piece of so many segments.
+    #[inline]
+    pub fn piece(&mut self, segs: u16) {
+        let class = (segs.max(1).ilog2() as usize).min(SIZE_CLASSES.len() - 1);
+        if let Some(count) = self.pieces.get_mut(class) {
+            *count += 1;
+        }
+    }
 }
 
 impl Tally {
@@ -90,7 +141,7 @@ impl Losses {
 }
 
 impl Loss {
-    const COUNT: usize = 14;
+    const COUNT: usize = 15 + Refusal::ALL.len();
 
     /// Every reason, in the order of the counters.
     pub const ALL: [Self; Self::COUNT] = [
@@ -107,7 +158,22 @@ impl Loss {
         Self::Segments,
         Self::LinkDown,
         Self::Refused,
+        Self::NoBuffer,
         Self::Stop,
+        Self::Uncut(Refusal::Truncated),
+        Self::Uncut(Refusal::Malformed),
+        Self::Uncut(Refusal::Protocol),
+        Self::Uncut(Refusal::Fragment),
+        Self::Uncut(Refusal::Extension),
+        Self::Uncut(Refusal::Tunnel),
+        Self::Uncut(Refusal::TooDeep),
+        Self::Uncut(Refusal::HeaderTooLong),
+        Self::Uncut(Refusal::Flags),
+        Self::Uncut(Refusal::Options),
+        Self::Uncut(Refusal::Signed),
+        Self::Uncut(Refusal::Unmarked),
+        Self::Uncut(Refusal::SegmentSize),
+        Self::Uncut(Refusal::TooManySegments),
     ];
 
     /// The counter's name, as in statistics.
@@ -126,7 +192,9 @@ impl Loss {
             Self::Segments => "segments",
             Self::LinkDown => "link-down",
             Self::Refused => "tx-refused",
+            Self::NoBuffer => "no-buffer",
             Self::Stop => "stop",
+            Self::Uncut(refusal) => uncut(refusal),
         }
     }
 
@@ -137,8 +205,29 @@ impl Loss {
             Self::Segments => 10,
             Self::LinkDown => 11,
             Self::Refused => 12,
-            Self::Stop => 13,
+            Self::NoBuffer => 13,
+            Self::Stop => 14,
+            Self::Uncut(refusal) => 15 + refusal as usize,
         }
+    }
+}
+
+const fn uncut(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Truncated => "gso-truncated",
+        Refusal::Malformed => "gso-malformed",
+        Refusal::Protocol => "gso-protocol",
+        Refusal::Fragment => "gso-fragment",
+        Refusal::Extension => "gso-extension",
+        Refusal::Tunnel => "gso-tunnel",
+        Refusal::TooDeep => "gso-too-deep",
+        Refusal::HeaderTooLong => "gso-header-too-long",
+        Refusal::Flags => "gso-flags",
+        Refusal::Options => "gso-options",
+        Refusal::Signed => "gso-signed",
+        Refusal::Unmarked => "gso-unmarked",
+        Refusal::SegmentSize => "gso-segment-size",
+        Refusal::TooManySegments => "gso-too-many-segments",
     }
 }
 

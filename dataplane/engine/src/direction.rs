@@ -7,11 +7,14 @@
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::egress::Egress;
+use crate::flight::Flight;
+use crate::gate::Gate;
 use crate::page::DirectionPage;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::sojourn::Sojourn;
 use dpdk::{Mbuf, RxQueue, TxQueue};
+use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
 
 /// One direction at work.
@@ -22,6 +25,7 @@ pub struct Direction {
     sender: Sender,
     link: Link,
     link_down_hold: Duration,
+    split: Split,
     counters: Counters,
 }
 
@@ -32,6 +36,8 @@ pub struct Settings {
     pub mtu: u16,
     /// How long packets are kept for an egress link that is down.
     pub link_down_hold: Duration,
+    /// What becomes of super-packets.
+    pub split: Split,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +61,16 @@ impl Direction {
             sender: Sender::new(tx),
             link: Link::Up,
             link_down_hold: settings.link_down_hold,
+            split: settings.split,
             counters: Counters::default(),
         }
+    }
+
+    /// Keeps the transmit ring short from now on.
+    #[must_use]
+    pub fn governed(mut self, gate: Gate) -> Self {
+        self.sender.govern(gate);
+        self
     }
 
     /// One turn: send what is due, take in what has come, and send again if the wire was idle.
@@ -109,6 +123,11 @@ impl Direction {
         }
     }
 
+    /// Super-packets shall be cut another way from now on.
+    pub fn set_split(&mut self, split: Split) {
+        self.split = split;
+    }
+
     /// Gives up every waiting packet, counted as `loss`.
     pub fn flush(&mut self, loss: Loss) {
         let losses = &mut self.counters.losses;
@@ -136,6 +155,18 @@ impl Direction {
         self.egress.exchange_sojourn(sojourn);
     }
 
+    /// What keeps the transmit ring short, if anything does.
+    pub fn gate(&self) -> Option<&Gate> {
+        self.sender.gate()
+    }
+
+    /// Gives away what was in flight since the last time, in exchange for an empty one.
+    pub fn exchange_flight(&mut self, flight: &mut Flight) {
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.exchange_flight(flight);
+        }
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
@@ -143,6 +174,7 @@ impl Direction {
         page.control = self.egress.control_stats();
         page.qdisc = Some(self.egress.qdisc().stats());
         page.limiter = self.egress.limiter().map(|limiter| *limiter.stats());
+        page.gate = self.sender.gate().map(Gate::report);
         page.link_up = self.link == Link::Up;
     }
 
@@ -151,6 +183,7 @@ impl Direction {
         if self.link == Link::Up {
             return self.sender.send(now, &mut self.egress, &mut self.counters);
         }
+        self.sender.reap(now);
         self.hold(now);
         0
     }

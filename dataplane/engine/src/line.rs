@@ -6,6 +6,8 @@
 use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::direction::Direction;
+use crate::flight::{self, Flight};
+use crate::gate::Gate;
 use crate::interface::Interface;
 use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
@@ -15,6 +17,7 @@ use crate::sojourn::{Sojourn, Total};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
 use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxQueue};
+use shaper::gso::Split;
 use thiserror::Error;
 
 /// A running dataplane.
@@ -104,6 +107,8 @@ pub struct LineWorker {
     pub page: Page,
     /// How long packets waited in each direction since the start.
     pub sojourn: Vec<Total>,
+    /// What was in flight in each direction's transmit ring since the start.
+    pub flight: Vec<flight::Total>,
     control: Control,
     /// Whether its statistics are under way.
     asked: bool,
@@ -191,6 +196,12 @@ impl Line {
         !self.workers.iter().any(|worker| worker.asked)
     }
 
+    /// Has super-packets cut another way in one direction; `false` if its worker is stuck.
+    pub fn set_split(&self, place: Place, split: Split) -> bool {
+        let command = Command::Split { direction: place.direction, split };
+        self.workers.get(place.worker).is_some_and(|worker| worker.control.send(command).is_ok())
+    }
+
     /// Whether a worker has ended by itself, which it never should.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(|worker| worker.handle.as_ref().is_some_and(LcoreHandle::is_finished))
@@ -207,7 +218,7 @@ impl Line {
             if let Ok(mut ended) = handle.join() {
                 let mut page = worker.page.next();
                 ended.report(&mut page);
-                ended.exchange_sojourn(&mut page);
+                ended.exchange_histograms(&mut page);
                 worker.keep(page);
             }
         }
@@ -290,6 +301,9 @@ impl LineWorker {
         for (total, sojourn) in self.sojourn.iter_mut().zip(&self.page.sojourn) {
             total.add(sojourn);
         }
+        for (total, flight) in self.flight.iter_mut().zip(&self.page.flight) {
+            total.add(flight);
+        }
     }
 
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
@@ -297,9 +311,16 @@ impl LineWorker {
         let clock = Clock::start(eal);
         let page = Page {
             sojourn: directions.iter().map(|direction| Sojourn::like(direction.egress().sojourn())).collect(),
+            flight: directions
+                .iter()
+                .map(|direction| {
+                    direction.gate().map(Gate::flight).map_or_else(Flight::default, Flight::like)
+                })
+                .collect(),
             ..Page::new(directions.len())
         };
         let sojourn = directions.iter().map(|_| Total::default()).collect();
+        let flight = directions.iter().map(|_| flight::Total::default()).collect();
         let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
@@ -312,6 +333,7 @@ impl LineWorker {
             clock: cause,
             page,
             sojourn,
+            flight,
             control,
             asked: false,
             handle: Some(handle),
@@ -366,6 +388,7 @@ mod tests {
             clock: "none",
             page: Page::new(0),
             sojourn: Vec::new(),
+            flight: Vec::new(),
             control,
             asked: false,
             handle: None,

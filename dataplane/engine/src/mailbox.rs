@@ -7,6 +7,7 @@
 
 use crate::page::Page;
 use crossbeam_queue::ArrayQueue;
+use shaper::gso::Split;
 use std::sync::Arc;
 
 /// What control asks of a worker.
@@ -20,6 +21,13 @@ pub enum Command {
         direction: usize,
         /// Whether the link is up now.
         up: bool,
+    },
+    /// Super-packets of a direction shall be cut another way.
+    Split {
+        /// Index of the direction within the worker.
+        direction: usize,
+        /// How from now on, for those that wait too.
+        split: Split,
     },
     /// Stop receiving, send what is due, then return.
     Stop,

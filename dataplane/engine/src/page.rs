@@ -3,7 +3,9 @@
 use crate::clock::ClockStats;
 use crate::counters::{Counters, Tally};
 use crate::egress::ControlStats;
+use crate::flight::Flight;
 use crate::gaps::Gaps;
+use crate::gate::GatePage;
 use crate::sojourn::Sojourn;
 use shaper::qdisc::Stats;
 use shaper::rate;
@@ -24,6 +26,8 @@ pub struct Page {
     pub directions: Vec<DirectionPage>,
     /// How long packets waited in each direction since the page before.
     pub sojourn: Vec<Sojourn>,
+    /// What was in flight in each direction's transmit ring since the page before.
+    pub flight: Vec<Flight>,
 }
 
 /// What the loop did.
@@ -50,12 +54,14 @@ pub struct DirectionPage {
     pub qdisc: Option<Stats>,
     /// The rate limiter, where there is one.
     pub limiter: Option<rate::Stats>,
+    /// What keeps the transmit ring short, where something does.
+    pub gate: Option<GatePage>,
     /// Whether the egress link is up.
     pub link_up: bool,
 }
 
 impl Page {
-    /// A page with room for `directions`, and none for waiting times.
+    /// A page with room for `directions`, and none for histograms.
     pub fn new(directions: usize) -> Self {
         Self { directions: vec![DirectionPage::default(); directions], ..Self::default() }
     }
@@ -64,6 +70,7 @@ impl Page {
     #[must_use]
     pub fn next(&self) -> Self {
         let sojourn = self.sojourn.iter().map(Sojourn::like).collect();
-        Self { sojourn, ..Self::new(self.directions.len()) }
+        let flight = self.flight.iter().map(Flight::like).collect();
+        Self { sojourn, flight, ..Self::new(self.directions.len()) }
     }
 }

@@ -2,13 +2,17 @@
 
 use crate::pool::{self, PoolSum};
 use crate::worker::Poll;
-use dpdk::{EalError, LcoreError, MempoolError, PortError};
+use dpdk::{EalError, LcoreError, MbufError, MempoolError, PortError};
+use shaper::conformance::Weir;
+use shaper::dql::Dql;
 use shaper::flow::rules::Rule;
+use shaper::gso::Split;
 use shaper::qdisc;
 use shaper::rate::{Overhead, RateError};
 use shaper::time::Duration;
 use shaper::units::Rate;
 use std::fmt;
+use std::ops::RangeInclusive;
 use thiserror::Error;
 
 /// What to build.
@@ -52,6 +56,70 @@ pub struct PortPlan {
     pub rx_ring: u16,
     /// Transmit descriptors.
     pub tx_ring: u16,
+    /// Whether pieces of several segments leave whole, for the port to cut (`TCP_TSO`).
+    pub tso: Toggle,
+    /// Whether super-packets are asked for on receive (`TCP_LRO`).
+    pub lro: Toggle,
+    /// How its transmit ring is kept as short as its wire allows. Without, the ring takes what fits
+    /// into it, and nothing is observed of it.
+    pub governor: Option<GovernorPlan>,
+}
+
+/// What the governor of a transmit ring may do. The default suits any device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GovernorPlan {
+    /// When bytes count as gone from the ring.
+    pub complete_on: CompleteOn,
+    /// Fewest bytes that may be in flight, 0..=[`GovernorPlan::MAX_LIMIT`]. Default 0: one frame.
+    pub limit_min: u32,
+    /// Most bytes that may be in flight, `limit_min`..=[`GovernorPlan::MAX_LIMIT`], the default.
+    pub limit_max: u32,
+    /// How long a smaller need must last before the limit follows, 10 ms..=60 s. Default 1 s.
+    pub hold_time: Duration,
+}
+
+/// When bytes count as gone from a transmit ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompleteOn {
+    /// When the device has reported them complete.
+    #[default]
+    Completion,
+    /// As soon as the driver has taken them: the limit never binds, and what is below the scheduler
+    /// is only watched.
+    Submit,
+}
+
+impl GovernorPlan {
+    /// Largest limit in bytes.
+    pub const MAX_LIMIT: u32 = Dql::<Weir>::MAX_LIMIT;
+
+    /// Shortest and longest hold time.
+    pub const HOLD_TIME: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(60_000);
+}
+
+impl Default for GovernorPlan {
+    fn default() -> Self {
+        Self {
+            complete_on: CompleteOn::Completion,
+            limit_min: 0,
+            limit_max: Self::MAX_LIMIT,
+            hold_time: Duration::from_millis(1_000),
+        }
+    }
+}
+
+/// Whether to use something that the driver may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Toggle {
+    /// Where it is known to work. Segmentation by the port: where the driver offers it, no fault of
+    /// it is known and the check at start passes. Super-packets on receive: from virtio_user and
+    /// vhost, whose peer says itself how they are to be cut.
+    #[default]
+    Auto,
+    /// Where the driver offers it, whatever is known of it.
+    On,
+    /// Never.
+    Off,
 }
 
 /// One direction.
@@ -67,6 +135,10 @@ pub struct DirectionPlan {
     pub catch_up: Duration,
     /// What is said of packets by what they are, at most [`shaper::flow::rules::MAX_RULES`].
     pub rules: Vec<Rule>,
+    /// What becomes of super-packets; [`Split::AUTO`] unless told otherwise.
+    pub split: Split,
+    /// Merge the TCP segments of a receive burst into super-packets. Off unless asked for.
+    pub gro: bool,
 }
 
 /// Which direction of a link.
@@ -156,6 +228,9 @@ pub enum LinkFault {
         /// What was asked for.
         sum: PoolSum,
     },
+    /// No buffer for a frame of a probe.
+    #[error("the probe has no frame to send: {0}")]
+    NoBuffer(#[from] MbufError),
     /// The discipline's parameters.
     #[error(transparent)]
     Qdisc(#[from] qdisc::ParamError),

@@ -4,6 +4,7 @@
 
 use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
+use crate::gate::Gate;
 use dpdk::{Burst, Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
@@ -16,6 +17,8 @@ pub(crate) struct Sender {
     outbox: Burst,
     outbox_bytes: u64,
     refused_since: Option<Instant>,
+    /// What keeps the ring short; without, it is filled as far as it goes.
+    gate: Option<Gate>,
 }
 
 /// How long one frame may stand at the head of the out-box while the link is up. A full ring at
@@ -31,7 +34,22 @@ const TX_BURSTS: usize = 2;
 impl Sender {
     /// A sender with nothing under way.
     pub(crate) const fn new(tx: TxQueue) -> Self {
-        Self { tx, outbox: Burst::new(), outbox_bytes: 0, refused_since: None }
+        Self { tx, outbox: Burst::new(), outbox_bytes: 0, refused_since: None, gate: None }
+    }
+
+    /// Keeps the ring short from now on.
+    pub(crate) fn govern(&mut self, gate: Gate) {
+        self.gate = Some(gate);
+    }
+
+    /// What keeps the ring short.
+    pub(crate) const fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// The same, to take its histograms away.
+    pub(crate) const fn gate_mut(&mut self) -> Option<&mut Gate> {
+        self.gate.as_mut()
     }
 
     /// Whether nothing waits for the driver.
@@ -46,8 +64,11 @@ impl Sender {
     }
 
     /// The link came up: what stands at the head is given its time again.
-    pub(crate) const fn link_up(&mut self) {
+    pub(crate) fn link_up(&mut self) {
         self.refused_since = None;
+        if let Some(gate) = &mut self.gate {
+            gate.link_up();
+        }
     }
 
     /// Gives up what waits for the driver.
@@ -56,10 +77,20 @@ impl Sender {
             losses.add(loss, packet.pkt_len());
         }
         self.outbox_bytes = 0;
+        self.settle();
+    }
+
+    /// Looks for completions.
+    #[inline]
+    pub(crate) fn reap(&mut self, now: Instant) {
+        if let Some(gate) = &mut self.gate {
+            gate.reap(now, &mut self.tx);
+        }
     }
 
     /// Sends what is due; returns how many packets the driver took.
     pub(crate) fn send(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) -> usize {
+        self.reap(now);
         let mut moved = 0;
         for _ in 0..TX_BURSTS {
             self.fill(now, egress, counters);
@@ -71,16 +102,44 @@ impl Sender {
                 break;
             }
         }
+        self.hold(now, egress);
         moved
+    }
+
+    /// Tells the gate if frames stay behind that are due.
+    #[inline]
+    fn hold(&mut self, now: Instant, egress: &Egress<Mbuf>) {
+        let Some(gate) = &mut self.gate else { return };
+        if !self.outbox.is_empty() {
+            gate.refused();
+        } else if !gate.admits(0, 0) && egress.next_wakeup().is_some_and(|due| due <= now) {
+            gate.hold(now);
+        }
+    }
+
+    /// Whether the gate lets another frame into the out-box.
+    #[inline]
+    fn admits(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.admits(self.outbox_bytes, self.outbox.len()))
+    }
+
+    /// The out-box was emptied otherwise than into the ring.
+    fn settle(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.settle();
+        }
     }
 
     /// Moves due packets into the out-box.
     #[inline]
     fn fill(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) {
         let losses = &mut counters.losses;
-        while self.outbox.room() > 0 {
+        while self.outbox.room() > 0 && self.admits() {
             let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
             let Some(delivery) = egress.dequeue(now, doomed) else { break };
+            if let Some(gate) = &mut self.gate {
+                gate.admitted(self.outbox_bytes, self.outbox.len());
+            }
             self.outbox_bytes += u64::from(delivery.len);
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
             // There is room: a packet handed back would be freed here, uncounted.
@@ -93,7 +152,10 @@ impl Sender {
     /// Offers the out-box to the driver.
     #[inline]
     fn push(&mut self, now: Instant, counters: &mut Counters) -> usize {
-        let sent = self.tx.burst(&mut self.outbox);
+        let sent = match &mut self.gate {
+            Some(gate) => gate.burst(now, &mut self.tx, &mut self.outbox),
+            None => self.tx.burst(&mut self.outbox),
+        };
         let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(packet.pkt_len())).sum();
         counters.sent.packets += sent as u64;
         counters.sent.bytes += self.outbox_bytes - left;
@@ -121,6 +183,9 @@ impl Sender {
             self.outbox_bytes -= u64::from(packet.pkt_len());
             counters.losses.add(Loss::Refused, packet.pkt_len());
             self.refused_since = None;
+            if self.outbox.is_empty() {
+                self.settle();
+            }
         }
     }
 }

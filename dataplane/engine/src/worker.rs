@@ -122,11 +122,14 @@ impl Worker {
         }
     }
 
-    /// Gives away how long packets waited since the last page, in exchange for the empty histograms
-    /// of this one.
-    pub fn exchange_sojourn(&mut self, page: &mut Page) {
+    /// Gives away how long packets waited and what was in flight since the last page, in exchange for
+    /// the empty histograms of this one.
+    pub fn exchange_histograms(&mut self, page: &mut Page) {
         for (direction, sojourn) in self.directions.iter_mut().zip(&mut page.sojourn) {
             direction.exchange_sojourn(sojourn);
+        }
+        for (direction, flight) in self.directions.iter_mut().zip(&mut page.flight) {
+            direction.exchange_flight(flight);
         }
     }
 
@@ -135,7 +138,7 @@ impl Worker {
         match command {
             Command::Report(mut page) => {
                 self.report(&mut page);
-                self.exchange_sojourn(&mut page);
+                self.exchange_histograms(&mut page);
                 // Control has stopped fetching: the page is dropped here, which frees memory on the
                 // packet path once, rather than leaks it.
                 drop(self.mailbox.give(page));
@@ -143,6 +146,11 @@ impl Worker {
             Command::Link { direction, up } => {
                 if let Some(direction) = self.directions.get_mut(direction) {
                     direction.set_link(up);
+                }
+            }
+            Command::Split { direction, split } => {
+                if let Some(direction) = self.directions.get_mut(direction) {
+                    direction.set_split(split);
                 }
             }
             Command::Stop => self.stopping = true,

@@ -22,6 +22,11 @@ pub struct PortConfig {
     /// Transmit offloads wanted where offered. Fast free is never asked for: it ignores the
     /// holders of a buffer and the pool it belongs to.
     pub tx_offloads: TxOffloads,
+    /// Free descriptors below which a burst takes back what the device is done with; the driver's
+    /// own number when `None`. Most drivers demand less than the ring, by 3 or 4.
+    pub tx_free_thresh: Option<u16>,
+    /// Descriptors of which one asks the device to report; the driver's own number when `None`.
+    pub tx_rs_thresh: Option<u16>,
 }
 
 /// How the port was set up.
@@ -52,6 +57,8 @@ impl Default for PortConfig {
             mtu: None,
             rx_offloads: RxOffloads::SCATTER,
             tx_offloads: TxOffloads::MULTI_SEGS,
+            tx_free_thresh: None,
+            tx_rs_thresh: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use super::registry::{self, Control};
 use super::*;
 use crate::log;
+use crate::nudge::Nudge;
 use crate::ring::Ring;
 
 /// Held by the [`Port`] and by each of its queues.
@@ -17,7 +18,9 @@ pub(crate) struct Device {
     /// Number of receive and transmit queues.
     queues: (u16, u16),
     scatter: bool,
-    multi_segs: bool,
+    pub(crate) multi_segs: bool,
+    /// Descriptors of a transmit ring.
+    pub(crate) tx_desc: u16,
     started: bool,
     closed: bool,
     // Dropped after the device is closed, in this order.
@@ -39,6 +42,7 @@ impl Device {
             queues: (0, 0),
             scatter: false,
             multi_segs: false,
+            tx_desc: 0,
             started: false,
             closed: false,
             pools: Vec::new(),
@@ -83,6 +87,7 @@ impl Device {
         self.set_up_queues(config, &raw, (rx_desc, tx_desc), (rx_offloads, tx_offloads), pool)?;
 
         self.queues = (config.rx_queues, config.tx_queues);
+        self.tx_desc = tx_desc;
         self.scatter = rx_offloads.contains(RxOffloads::SCATTER);
         self.multi_segs = tx_offloads.contains(TxOffloads::MULTI_SEGS);
         let mut warnings = Vec::new();
@@ -97,13 +102,13 @@ impl Device {
         Ok(Configured { rx_desc, tx_desc, mtu: self.mtu()?, rx_offloads, tx_offloads, warnings })
     }
 
-    /// Starts the device; returns the numbers of queues, and whether it sends several segments.
-    pub(super) fn start(&mut self) -> Result<(u16, u16, bool), PortError> {
+    /// Starts the device; returns the numbers of queues.
+    pub(super) fn start(&mut self) -> Result<(u16, u16), PortError> {
         // SAFETY: a valid port, configured, with all queues set up.
         let result = log::catch(|| unsafe { dpdk_sys::rte_eth_dev_start(self.id) });
         self.check_said(result, || "rte_eth_dev_start".into())?;
         self.started = true;
-        Ok((self.queues.0, self.queues.1, self.multi_segs))
+        Ok(self.queues)
     }
 
     pub(super) fn stop(&mut self) -> Result<(), PortError> {
@@ -149,6 +154,13 @@ impl Device {
         let promiscuous = Errno::check(promiscuous).err().map(PortWarning::Promiscuous);
         let allmulticast = Errno::check(allmulticast).err().map(PortWarning::Allmulticast);
         promiscuous.into_iter().chain(allmulticast).collect()
+    }
+
+    /// What the driver refuses but reclaims for, if it is one that needs it.
+    pub(super) fn nudge(&self) -> Option<Nudge> {
+        let raw = self.raw_info().ok()?;
+        let pool = self.pools.first()?;
+        Nudge::works_on(&info::text(raw.driver_name)).then(|| Nudge::new(pool)).flatten()
     }
 
     pub(super) fn mtu(&self) -> Result<u16, PortError> {
@@ -264,6 +276,8 @@ impl Device {
         rx_conf.offloads = rx_offloads.bits();
         let mut tx_conf = raw.default_txconf;
         tx_conf.offloads = tx_offloads.bits();
+        tx_conf.tx_free_thresh = config.tx_free_thresh.unwrap_or(tx_conf.tx_free_thresh);
+        tx_conf.tx_rs_thresh = config.tx_rs_thresh.unwrap_or(tx_conf.tx_rs_thresh);
         // SAFETY: a valid port. The node may be SOCKET_ID_ANY, which the cast keeps.
         let node = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.id) } as u32;
         // The device refers to the pool from now on, until it is set up with another one.

@@ -157,7 +157,7 @@ pub(super) fn device_name(raw: &dpdk_sys::rte_eth_dev_info) -> String {
     text(unsafe { dpdk_sys::rte_dev_name(raw.device) })
 }
 
-fn text(raw: *const std::ffi::c_char) -> String {
+pub(super) fn text(raw: *const std::ffi::c_char) -> String {
     if raw.is_null() {
         return String::new();
     }

@@ -7,14 +7,17 @@ use dpdk::testing::eal;
 use engine::counters::Loss;
 use engine::mailbox::Command;
 use engine::page::Page;
+use engine::plan::{CompleteOn, GovernorPlan};
 use shaper::packet::DropReason;
 use shaper::time::Duration;
 
 #[test]
 fn thousands_of_turns_allocate_nothing() {
     let eal = eal();
-    let slow = Plan { outlet: 64, ..Plan::default() };
-    let mut rig = Rig::new(&eal, &[Plan::default().at(2_000_000), slow, Plan::fifo(50).at(1_000_000)]);
+    let governor = Some(GovernorPlan { complete_on: CompleteOn::Submit, ..GovernorPlan::default() });
+    let slow = Plan { outlet: 64, governor, ..Plan::default() };
+    let governed = Plan { governor: Some(GovernorPlan::default()), ..Plan::default() };
+    let mut rig = Rig::new(&eal, &[governed.at(2_000_000), slow, Plan::fifo(50).at(1_000_000)]);
     let mut fed = vec![arp(), udp(1, 0, 3_000, 0), vec![0xff; 7], Vec::new()];
     fed.extend(frames::control().into_iter().map(|(_, frame)| frame));
     fed.extend((0..100).map(|flow| udp(flow % 7, 0, 1_000, (flow % 4) as u8)));

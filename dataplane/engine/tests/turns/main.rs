@@ -13,6 +13,7 @@ mod control;
 mod ecn;
 mod fairness;
 mod frames;
+mod governor;
 mod link;
 mod mailbox;
 mod rate;

@@ -3,16 +3,20 @@
 use dpdk::testing::TestEal;
 use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::classify::{Classifier, Wants};
+use engine::completion::source::{Nudge, Source};
 use engine::counters::{Counters, Loss, Tally};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
+use engine::gate::{self, Gate};
 use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
+use engine::plan::GovernorPlan;
 use engine::pool;
 use engine::sojourn::Sojourn;
 use engine::worker::Worker;
 use shaper::flow::hash::FlowHasher;
 use shaper::flow::rules::Rule;
+use shaper::gso::Split;
 use shaper::qdisc::{Params, Qdisc, cake, fifo, fq_codel};
 use shaper::rate::{Limiter, Overhead};
 use shaper::rng::SplitMix;
@@ -34,6 +38,8 @@ pub struct Lane {
     pub outlet: Ring,
     /// Where its packets come from, as a NIC would take them.
     pub pool: Mempool,
+    /// Where frames of others get a first segment from.
+    pub heads: Mempool,
     /// Put into the inlet so far, and taken from the outlet.
     pub fed: Tally,
     pub taken: Tally,
@@ -54,6 +60,11 @@ pub struct Plan {
     /// Sends into net_null, which takes packets of one segment only and has no outlet to look into.
     pub into_null: bool,
     pub rules: &'static [Rule],
+    /// Keeps the outlet short, with completions from `source`.
+    pub governor: Option<GovernorPlan>,
+    pub source: Source,
+    /// Rate of the wire, as far as the gate is told.
+    pub wire: Option<u64>,
 }
 
 impl Default for Plan {
@@ -66,6 +77,9 @@ impl Default for Plan {
             outlet: 2048,
             into_null: false,
             rules: &[],
+            governor: None,
+            source: Source::Held,
+            wire: None,
         }
     }
 }
@@ -198,12 +212,14 @@ impl<'a> Rig<'a> {
             lane.drain();
         }
         self.check();
+        drop(self.worker);
         for lane in &mut self.lanes {
             discard(&lane.inlet);
-            assert_eq!(lane.pool.in_use(), 0, "mbufs are missing from the pool");
-            assert_eq!(lane.pool.available(), lane.pool.size());
+            for pool in [&lane.pool, &lane.heads] {
+                assert_eq!(pool.in_use(), 0, "mbufs are missing from the pool");
+                assert_eq!(pool.available(), pool.size());
+            }
         }
-        drop(self.worker);
         for port in self.lanes.iter_mut().flat_map(|lane| &mut lane.ports) {
             port.close().unwrap();
             self.eal.detach(port.name()).unwrap();
@@ -220,6 +236,8 @@ impl Lane {
             ..MempoolConfig::new(format!("lane{id}"), plan.mbufs)
         };
         let pool = Mempool::create(eal, &config).unwrap();
+        let heads = MempoolConfig { cache: 0, ..MempoolConfig::new(format!("lane{id}-heads"), 255) };
+        let heads = Mempool::create(eal, &heads).unwrap();
         let inlet = Ring::create(eal, &format!("lane{id}-in"), INLET).unwrap();
         let outlet = Ring::create(eal, &format!("lane{id}-out"), plan.outlet).unwrap();
         let mut ports = vec![Ring::port(eal, &format!("lane{id}"), &inlet, &outlet).unwrap()];
@@ -245,10 +263,31 @@ impl Lane {
         let egress =
             Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&plan.qdisc), plan.rules);
-        let settings = Settings { mtu: MTU, link_down_hold: HOLD };
-        let direction = Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);
-        let lane =
-            Self { inlet, outlet, pool, fed: Tally::default(), taken: Tally::default(), missed: 0, ports };
+        let settings = Settings { mtu: MTU, link_down_hold: HOLD, split: Split::AUTO };
+        let mut direction =
+            Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);
+        if let Some(governor) = plan.governor {
+            direction = direction.governed(Gate::new(gate::Settings {
+                plan: governor,
+                source: plan.source,
+                nudge: Nudge::None,
+                // The ring does not always take what its descriptors promise.
+                ring: u16::try_from(plan.outlet).unwrap(),
+                framing: 0,
+                heads: Some(heads.clone()),
+                wire: plan.wire.map(Rate::from_bits_per_sec),
+            }));
+        }
+        let lane = Self {
+            inlet,
+            outlet,
+            pool,
+            heads,
+            fed: Tally::default(),
+            taken: Tally::default(),
+            missed: 0,
+            ports,
+        };
         (lane, direction)
     }
 
@@ -290,6 +329,15 @@ impl Lane {
         let before = self.taken;
         self.each_sent(|_| ());
         Tally { packets: self.taken.packets - before.packets, bytes: self.taken.bytes - before.bytes }
+    }
+
+    /// Takes one frame that was sent, to be freed later.
+    pub fn take_one(&mut self) -> Option<Mbuf> {
+        let mut burst = Burst::new();
+        self.outlet.dequeue_up_to(&mut burst, 1);
+        let mbuf = burst.pop()?;
+        self.taken.add(mbuf.pkt_len());
+        Some(mbuf)
     }
 
     /// Shows every frame that was sent, then frees it.
