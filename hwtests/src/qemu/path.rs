@@ -41,6 +41,9 @@ pub struct Path {
     pub dropped: u64,
     /// Packets that the cards dropped before weir saw them.
     pub missed: u64,
+    /// The longest time between two looks of weir's at its ports, ms: it shares the one CPU with both ends of TCP, and
+    /// what came meanwhile lay before its queue.
+    pub poll_gap: f64,
     /// `weir show --json` at the end.
     pub show: Value,
     /// What this rig cannot show.
@@ -68,7 +71,7 @@ pub fn path(plan: &Plan, paths: &Paths, tell: &mut dyn FnMut(&str), interrupt: &
 fn config(plan: &Plan, [a, b]: [&str; 2]) -> String {
     let direction = format!("{{ {}, bandwidth = \"{}Mbit\" }}", plan.qdisc, plan.rate);
     format!(
-        "[eal]\nargs = [\"--in-memory\"]\n[engine]\npoll = \"busy\"\n\
+        "[eal]\nargs = [\"--in-memory\"]\n[engine]\npoll = \"adaptive\"\n\
          [[link]]\nname = \"vm\"\na = \"{a}\"\nb = \"{b}\"\nup = {direction}\ndown = {direction}\n"
     )
 }
@@ -85,6 +88,7 @@ fn read(outcome: &Outcome) -> Result<Path> {
         loaded_up: ping("ping-up")?,
         loaded_down: ping("ping-down")?,
         dropped: total(&show, "/directions", "/dropped/packets"),
+        poll_gap: poll_gap(&show),
         missed: total(&show, "/a", "/imissed") + total(&show, "/b", "/imissed"),
         show,
         cannot_show: CANNOT_SHOW.to_owned(),
@@ -115,6 +119,13 @@ fn total(show: &Value, place: &str, number: &str) -> u64 {
     all.filter_map(|value| value.pointer(number)?.as_u64()).sum()
 }
 
+/// The longest of all workers, ms.
+fn poll_gap(show: &Value) -> f64 {
+    let workers = show["workers"].as_array().into_iter().flatten();
+    let gaps = workers.filter_map(|worker| worker.pointer("/poll_gaps/max_us")?.as_f64());
+    gaps.fold(0.0, f64::max) / 1e3
+}
+
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row =
@@ -126,7 +137,11 @@ impl fmt::Display for Path {
         row(f, "idle", None, self.idle)?;
         row(f, "up", Some(self.up), self.loaded_up)?;
         row(f, "down", Some(self.down), self.loaded_down)?;
-        writeln!(f, "  dropped by weir {}, missed by the cards {}", self.dropped, self.missed)?;
+        writeln!(
+            f,
+            "  dropped by weir {}, missed by the cards {}, longest poll gap {:.3} ms",
+            self.dropped, self.missed, self.poll_gap
+        )?;
         writeln!(f, "  cannot be shown    {}", self.cannot_show)?;
         writeln!(f, "  {:.0} s", self.seconds)
     }
@@ -148,5 +163,8 @@ mod tests {
             "directions": [{"dropped": {"packets": 2}}, {"dropped": {"packets": 5}}]}]});
         assert_eq!(total(&show, "/directions", "/dropped/packets"), 7);
         assert_eq!(total(&show, "/a", "/imissed"), 3);
+        let show =
+            serde_json::json!({"workers": [{"poll_gaps": {"max_us": 1700}}, {"poll_gaps": {"max_us": 900}}]});
+        assert!((poll_gap(&show) - 1.7).abs() < 1e-9);
     }
 }
