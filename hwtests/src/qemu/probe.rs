@@ -36,10 +36,9 @@ pub fn probe(paths: &Paths, tell: &mut dyn FnMut(&str), interrupt: &Interrupt) -
     let script = format!("PORT={port} WITNESS={witness}\n{FUNCTIONS}{}", include_str!("guest/probe.sh"));
     let outcome =
         machine.run(&image, &Job { script: &script, files: &[], limit: PATIENCE }, tell, interrupt)?;
-    let read = |name| Ok::<_, anyhow::Error>(outcome.text(name)?);
     Ok(Probe {
-        completions: serde_json::from_str(&read("completions")?).context("completions have another shape")?,
-        segments: serde_json::from_str(&read("segments")?).context("segments have another shape")?,
+        completions: serde_json::from_str(&outcome.text("completions")?).context("completions have another shape")?,
+        segments: serde_json::from_str(&outcome.text("segments")?).context("segments have another shape")?,
         cannot_show: CANNOT_SHOW.to_owned(),
         seconds: outcome.took.as_secs_f64(),
         command: outcome.command,
