@@ -21,7 +21,11 @@ fn build() -> Result<(), String> {
     for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "LIBCLANG_PATH"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    let cflags = find_dpdk()?;
+    let mut cflags = find_dpdk()?;
+    if with_gso() {
+        println!("cargo::rustc-link-lib=dylib=rte_gso");
+        cflags.push("-DWITH_GSO".into());
+    }
     compile_shim(&cflags)?;
     generate(&cflags)
 }
@@ -99,6 +103,11 @@ fn generate(cflags: &[String]) -> Result<(), String> {
     bindings
         .write_to_file(out.join("bindings.rs"))
         .map_err(|error| format!("cannot write the generated bindings: {error}"))
+}
+
+/// DPDK's own segmentation, which ours is measured against.
+fn with_gso() -> bool {
+    std::env::var_os("CARGO_FEATURE_GSO").is_some()
 }
 
 /// A message to cargo ends with its line.
@@ -180,6 +189,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_rx_offload_name",
     "rte_eth_dev_tx_offload_name",
     "rte_dev_name",
+    "rte_gso_segment",
 ];
 
 const TYPES: &[&str] = &[
@@ -189,6 +199,7 @@ const TYPES: &[&str] = &[
     "rte_eth_txconf",
     "rte_eth_stats",
     "rte_ether_addr",
+    "rte_gso_ctx",
 ];
 
 /// Structs that are only handed back to DPDK.

@@ -36,6 +36,8 @@ _Static_assert(RTE_MBUF_L2_LEN_BITS == MBUF_BITS_L2_LEN, "tx_offload.l2_len has 
 _Static_assert(RTE_MBUF_L3_LEN_BITS == MBUF_BITS_L3_LEN, "tx_offload.l3_len has changed");
 _Static_assert(RTE_MBUF_L4_LEN_BITS == MBUF_BITS_L4_LEN, "tx_offload.l4_len has changed");
 _Static_assert(RTE_MBUF_TSO_SEGSZ_BITS == MBUF_BITS_TSO_SEGSZ, "tx_offload.tso_segsz has changed");
+_Static_assert(RTE_MBUF_OUTL3_LEN_BITS == MBUF_BITS_OUTER_L3_LEN, "tx_offload.outer_l3_len has changed");
+_Static_assert(RTE_MBUF_OUTL2_LEN_BITS == MBUF_BITS_OUTER_L2_LEN, "tx_offload.outer_l2_len has changed");
 
 int shim_errno(void)
 {
@@ -115,6 +117,11 @@ void shim_mbuf_free(struct rte_mbuf *mbuf)
 void shim_mbuf_free_bulk(struct rte_mbuf **mbufs, unsigned int n)
 {
 	rte_pktmbuf_free_bulk(mbufs, n);
+}
+
+void shim_mbuf_attach(struct rte_mbuf *indirect, struct rte_mbuf *mbuf)
+{
+	rte_pktmbuf_attach(indirect, mbuf);
 }
 
 void shim_mbuf_free_seg(struct rte_mbuf *segment)

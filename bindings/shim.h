@@ -36,6 +36,8 @@ struct rte_ring;
 #define MBUF_BITS_L3_LEN 9
 #define MBUF_BITS_L4_LEN 8
 #define MBUF_BITS_TSO_SEGSZ 16
+#define MBUF_BITS_OUTER_L3_LEN 9
+#define MBUF_BITS_OUTER_L2_LEN 7
 
 /* struct rte_eth_link is a bit field in 22.11 and a union from 24.11 on. */
 struct shim_link {
@@ -61,6 +63,7 @@ struct rte_mbuf *shim_mbuf_alloc(struct rte_mempool *pool);
 int shim_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int n);
 void shim_mbuf_free(struct rte_mbuf *mbuf);
 void shim_mbuf_free_bulk(struct rte_mbuf **mbufs, unsigned int n);
+void shim_mbuf_attach(struct rte_mbuf *indirect, struct rte_mbuf *mbuf);
 void shim_mbuf_free_seg(struct rte_mbuf *segment);
 void shim_mbuf_raw_free(struct rte_mbuf *mbuf);
 int shim_mbuf_linearize(struct rte_mbuf *mbuf);

@@ -15,6 +15,10 @@
 #include <rte_ring.h>
 #include <rte_version.h>
 
+#ifdef WITH_GSO
+#include <rte_gso.h>
+#endif
+
 #include "shim.h"
 
 static const uint32_t SHIM_MAX_ETHPORTS = RTE_MAX_ETHPORTS;
@@ -64,5 +68,15 @@ static const uint64_t SHIM_MBUF_F_TX_UDP_CKSUM = RTE_MBUF_F_TX_UDP_CKSUM;
 static const uint64_t SHIM_MBUF_F_TX_IP_CKSUM = RTE_MBUF_F_TX_IP_CKSUM;
 static const uint64_t SHIM_MBUF_F_TX_IPV4 = RTE_MBUF_F_TX_IPV4;
 static const uint64_t SHIM_MBUF_F_TX_IPV6 = RTE_MBUF_F_TX_IPV6;
+static const uint64_t SHIM_MBUF_F_RX_L4_CKSUM_NONE = RTE_MBUF_F_RX_L4_CKSUM_NONE;
+static const uint64_t SHIM_MBUF_F_TX_UDP_SEG = RTE_MBUF_F_TX_UDP_SEG;
+static const uint64_t SHIM_MBUF_F_TX_L4_MASK = RTE_MBUF_F_TX_L4_MASK;
+static const uint64_t SHIM_MBUF_F_TX_TUNNEL_VXLAN = RTE_MBUF_F_TX_TUNNEL_VXLAN;
+static const uint64_t SHIM_MBUF_F_TX_TUNNEL_GRE = RTE_MBUF_F_TX_TUNNEL_GRE;
+static const uint64_t SHIM_MBUF_F_TX_TUNNEL_IPIP = RTE_MBUF_F_TX_TUNNEL_IPIP;
+static const uint64_t SHIM_MBUF_F_TX_OUTER_IP_CKSUM = RTE_MBUF_F_TX_OUTER_IP_CKSUM;
+static const uint64_t SHIM_MBUF_F_TX_OUTER_IPV4 = RTE_MBUF_F_TX_OUTER_IPV4;
+static const uint64_t SHIM_MBUF_F_TX_OUTER_IPV6 = RTE_MBUF_F_TX_OUTER_IPV6;
+static const uint64_t SHIM_MBUF_F_TX_OFFLOAD_MASK = RTE_MBUF_F_TX_OFFLOAD_MASK;
 static const uint64_t SHIM_MBUF_F_INDIRECT = RTE_MBUF_F_INDIRECT;
 static const uint64_t SHIM_MBUF_F_EXTERNAL = RTE_MBUF_F_EXTERNAL;

@@ -35,7 +35,7 @@ pub use burst::Burst;
 pub use eal::{Eal, EalConfig, EalError, LogLevel};
 pub use errno::Errno;
 pub use lcore::{Lcore, LcoreError, LcoreHandle};
-pub use mbuf::{Held, Mbuf, MbufError, TxOffload};
+pub use mbuf::{Cursor, Held, Mbuf, MbufError, TxOffload};
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use offload::{RxOffloads, TxOffloads};
 pub use port::{

@@ -14,11 +14,14 @@ use thiserror::Error;
 
 use crate::mempool::Mempool;
 
+mod cursor;
 pub mod flags;
 mod held;
 mod rehead;
 
 pub use held::Held;
+
+pub use cursor::Cursor;
 
 /// An owned packet of one or more segments.
 #[repr(transparent)]
@@ -51,6 +54,10 @@ pub struct TxOffload {
     pub l4_len: u16,
     /// Payload bytes per segment (MSS); 0 without segmentation.
     pub tso_segsz: u16,
+    /// Bytes of the network header around a tunnel, 0..=511; 0 without one.
+    pub outer_l3_len: u16,
+    /// Bytes before that, 0..=127; `l2_len` counts what lies between the two network headers then.
+    pub outer_l2_len: u16,
 }
 
 // SAFETY: an Mbuf is the only handle of its chain, and DPDK's free goes through a pool that any
@@ -112,6 +119,12 @@ impl Mbuf {
         Some(unsafe { std::slice::from_raw_parts_mut(start(segment), usize::from(segment.data_len)) })
     }
 
+    /// Whether the bytes of the first segment may be written: they are nobody else's.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        is_ours(self.raw())
+    }
+
     /// The bytes of each segment, in order.
     #[inline]
     pub fn segments(&self) -> Segments<'_> {
@@ -171,6 +184,7 @@ impl Mbuf {
     ///
     /// # Errors
     /// [`MbufError::NoRoom`] or [`MbufError::Shared`].
+    #[inline]
     pub fn append(&mut self, len: usize) -> Result<&mut [u8], MbufError> {
         let mut last = self.last();
         // SAFETY: a segment of our chain, and no other reference into the chain is alive.
@@ -206,6 +220,7 @@ impl Mbuf {
 
     /// Cuts `len` bytes off the start; `false`, and nothing done, if the first segment has fewer.
     #[must_use]
+    #[inline]
     pub fn adj(&mut self, len: u16) -> bool {
         let segment = self.raw_mut();
         if len > segment.data_len {
@@ -236,17 +251,51 @@ impl Mbuf {
     /// # Errors
     /// Gives `tail` back if the chain would have more than 65535 segments or 4 GiB.
     pub fn chain(&mut self, tail: Self) -> Result<(), Self> {
-        let (segs, len) =
-            (self.nb_segs().checked_add(tail.nb_segs()), self.pkt_len().checked_add(tail.pkt_len()));
-        let (Some(segs), Some(len)) = (segs, len) else { return Err(tail) };
+        self.chain_all(std::iter::once(tail)).map_or(Ok(()), Err)
+    }
+
+    /// Appends the segments of all `tails` in order: one walk to the end of the chain for all of them.
+    /// Stops at the first that does not fit and gives it back.
+    #[inline]
+    pub fn chain_all(&mut self, tails: impl Iterator<Item = Self>) -> Option<Self> {
         let mut last = self.last();
-        // SAFETY: a segment of our chain, and no other reference into the chain is alive; `tail`
-        // gives up its ownership to it.
-        unsafe { last.as_mut().next = tail.into_raw() };
-        let head = self.raw_mut();
-        head.nb_segs = segs;
-        head.pkt_len = len;
-        Ok(())
+        for tail in tails {
+            let (segs, len) =
+                (self.nb_segs().checked_add(tail.nb_segs()), self.pkt_len().checked_add(tail.pkt_len()));
+            let (Some(segs), Some(len)) = (segs, len) else { return Some(tail) };
+            let end = tail.last();
+            // SAFETY: a segment of our chain, and no other reference into the chain is alive; `tail`
+            // gives up its ownership to it.
+            unsafe { last.as_mut().next = tail.into_raw() };
+            let head = self.raw_mut();
+            head.nb_segs = segs;
+            head.pkt_len = len;
+            last = end;
+        }
+        None
+    }
+
+    /// The packet without its first `len` bytes, and without the first segment if that held no more.
+    ///
+    /// # Errors
+    /// Gives it back as it was if the first segment has fewer.
+    #[inline]
+    pub fn without_front(mut self, len: u16) -> Result<Self, Self> {
+        if !self.adj(len) {
+            return Err(self);
+        }
+        let (left, segs, bytes) = (self.raw().data_len, self.nb_segs(), self.pkt_len());
+        let Some(mut rest) = NonNull::new(self.raw().next).filter(|_| left == 0 && segs > 1) else {
+            return Ok(self);
+        };
+        let first = self.raw_mut();
+        first.next = std::ptr::null_mut();
+        first.nb_segs = 1;
+        // SAFETY: the second segment of our chain, which is in no chain any more.
+        let head = unsafe { rest.as_mut() };
+        head.nb_segs = segs - 1;
+        head.pkt_len = bytes;
+        Ok(Self(rest))
     }
 
     /// Copies all bytes into the first segment, for drivers without multi-segment support.
@@ -313,6 +362,8 @@ impl Mbuf {
             l3_len: field(L3_SHIFT, L3_BITS),
             l4_len: field(L4_SHIFT, L4_BITS),
             tso_segsz: field(TSO_SHIFT, TSO_BITS),
+            outer_l3_len: field(OUTER_L3_SHIFT, OUTER_L3_BITS),
+            outer_l2_len: field(OUTER_L2_SHIFT, OUTER_L2_BITS),
         }
     }
 
@@ -323,7 +374,9 @@ impl Mbuf {
         self.raw_mut().tx_offload = field(offload.l2_len, 0, L2_BITS)
             | field(offload.l3_len, L3_SHIFT, L3_BITS)
             | field(offload.l4_len, L4_SHIFT, L4_BITS)
-            | field(offload.tso_segsz, TSO_SHIFT, TSO_BITS);
+            | field(offload.tso_segsz, TSO_SHIFT, TSO_BITS)
+            | field(offload.outer_l3_len, OUTER_L3_SHIFT, OUTER_L3_BITS)
+            | field(offload.outer_l2_len, OUTER_L2_SHIFT, OUTER_L2_BITS);
     }
 
     /// Number of holders of the first segment.
@@ -365,6 +418,7 @@ impl Mbuf {
         unsafe { self.0.as_mut() }
     }
 
+    #[inline]
     fn last(&self) -> NonNull<rte_mbuf> {
         let mut last = self.0;
         for _ in 1..self.nb_segs() {
@@ -463,3 +517,7 @@ const TSO_BITS: u32 = dpdk_sys::MBUF_BITS_TSO_SEGSZ;
 const L3_SHIFT: u32 = L2_BITS;
 const L4_SHIFT: u32 = L3_SHIFT + L3_BITS;
 const TSO_SHIFT: u32 = L4_SHIFT + L4_BITS;
+const OUTER_L3_BITS: u32 = dpdk_sys::MBUF_BITS_OUTER_L3_LEN;
+const OUTER_L2_BITS: u32 = dpdk_sys::MBUF_BITS_OUTER_L2_LEN;
+const OUTER_L3_SHIFT: u32 = TSO_SHIFT + TSO_BITS;
+const OUTER_L2_SHIFT: u32 = OUTER_L3_SHIFT + OUTER_L3_BITS;

@@ -7,12 +7,48 @@
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::burst::Burst;
 use crate::eal::{Eal, EalConfig};
+use crate::mbuf::Mbuf;
+use crate::mempool::Mempool;
+use crate::offload::TxOffloads;
 
 /// The running EAL, for one test at a time.
 pub struct TestEal {
     eal: &'static Eal,
     _turn: MutexGuard<'static, ()>,
+}
+
+/// Cuts a packet marked `TX_TCP_SEG` with DPDK's own library (`rte_gso_segment`) into frames of at most
+/// `frame_len` bytes, which are appended to `out`: headers out of `direct`, references out of `indirect`.
+/// Returns how many; none where it refuses.
+pub fn dpdk_gso(
+    packet: &mut Mbuf,
+    frame_len: u16,
+    direct: &Mempool,
+    indirect: &Mempool,
+    out: &mut Burst,
+) -> usize {
+    let ctx = dpdk_sys::rte_gso_ctx {
+        direct_pool: direct.as_ptr(),
+        indirect_pool: indirect.as_ptr(),
+        gso_types: TxOffloads::TCP_TSO.bits() as u32,
+        gso_size: frame_len,
+        ..Default::default()
+    };
+    let flags = packet.ol_flags();
+    // SAFETY: a valid packet of one handle, two pools that outlive the call, and as many slots as are
+    // said. The library writes owned chains, as many as it returns; the packet stays ours. It takes
+    // TX_TCP_SEG off the packet's flags and counts the holders of its buffers up, nothing else.
+    unsafe {
+        out.fill(Burst::CAPACITY, |first, room| {
+            let raw = std::mem::transmute_copy::<Mbuf, *mut dpdk_sys::rte_mbuf>(packet);
+            let count = dpdk_sys::rte_gso_segment(raw, &ctx, first, room);
+            let flagged = &raw mut (*raw).ol_flags;
+            flagged.write(flags);
+            u16::try_from(count).unwrap_or(0)
+        })
+    }
 }
 
 /// Waits for its turn and returns the EAL: no hugepages, no PCI, 256 MiB, main lcore 0 and worker

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::burst::Burst;
 use crate::errno::Errno;
+use crate::mbuf::Mbuf;
 use crate::nudge::Nudge;
 use crate::port::{Device, registry};
 
@@ -23,7 +24,7 @@ pub struct TxQueue {
 /// What `rte_eth_tx_prepare` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// Packets at the front of the burst that may be sent.
+    /// Packets at the front that may be sent.
     pub ready: usize,
     /// Why the next one may not, if there is one.
     pub refused: Option<Errno>,
@@ -71,8 +72,7 @@ impl TxQueue {
 
     /// Lets the driver check the packets and do what it needs done to headers before
     /// [`TxQueue::burst`], such as pseudo-header checksums for TSO.
-    pub fn prepare(&mut self, burst: &mut Burst) -> Prepared {
-        let packets = burst.as_mut_slice();
+    pub fn prepare(&mut self, packets: &mut [Mbuf]) -> Prepared {
         let (first, len) = (packets.as_mut_ptr().cast(), packets.len());
         // SAFETY: as in burst(), but the packets stay ours; Mbuf is a transparent pointer.
         let ready =

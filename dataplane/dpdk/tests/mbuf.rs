@@ -94,10 +94,17 @@ fn offload_fields_do_not_touch_one_another() {
     let eal = eal();
     let pool = FullAtEnd::new(&eal, "offload", 7);
     let mut mbuf = pool.0.alloc().unwrap();
-    let wanted = TxOffload { l2_len: 127, l3_len: 511, l4_len: 255, tso_segsz: 65535 };
+    let wanted = TxOffload {
+        l2_len: 127,
+        l3_len: 511,
+        l4_len: 255,
+        tso_segsz: 65535,
+        outer_l3_len: 511,
+        outer_l2_len: 127,
+    };
     mbuf.set_tx_offload(wanted);
     assert_eq!(mbuf.tx_offload(), wanted);
-    let tcp = TxOffload { l2_len: 14, l3_len: 40, l4_len: 32, tso_segsz: 1428 };
+    let tcp = TxOffload { l2_len: 14, l3_len: 40, l4_len: 32, tso_segsz: 1428, ..TxOffload::default() };
     mbuf.set_tx_offload(tcp);
     assert_eq!(mbuf.tx_offload(), tcp);
     mbuf.set_ol_flags(flags::TX_TCP_SEG | flags::TX_IPV6 | flags::OWNERSHIP);
@@ -189,4 +196,86 @@ fn pools_that_cannot_be_say_why() {
         message(MempoolConfig { count: 0, ..base }),
         "mempool p: count = 0 is out of range; accepted: at least 1"
     );
+}
+
+/// Parts of a packet, its own and a part of a part, freed in every order.
+#[test]
+fn parts_by_reference_go_back_in_whatever_order() {
+    let eal = eal();
+    let pool = FullAtEnd::new(&eal, "parts", 63);
+    let headers = FullAtEnd::new(&eal, "part-heads", 63);
+    let frame = pattern(5000, 9);
+    for order in 0..24 {
+        let packet = Mbuf::from_bytes(&pool.0, &frame).unwrap();
+        let mut fresh = Burst::new();
+        headers.0.alloc_bulk(&mut fresh, 16).unwrap();
+        let mut cursor = packet.cursor(100);
+        let mut piece = |len| {
+            let mut piece = headers.0.alloc().unwrap();
+            piece.append(2).unwrap().copy_from_slice(b"ab");
+            let parts = cursor.share(len, &mut piece, &mut fresh).unwrap();
+            assert_eq!(piece.nb_segs(), 1 + parts);
+            piece
+        };
+        let (first, second) = (piece(2000), piece(2900));
+        assert_eq!(bytes(&first), [b"ab", &frame[100..2100]].concat());
+        assert_eq!(bytes(&second), [b"ab", &frame[2100..5000]].concat());
+        assert_eq!((first.nb_segs(), second.nb_segs()), (3, 3));
+        let mut third = headers.0.alloc().unwrap();
+        second.cursor(2).share(2900, &mut third, &mut fresh).unwrap();
+        assert_eq!(bytes(&third), frame[2100..5000]);
+        let mut all = [Some(packet), Some(first), Some(second), Some(third)];
+        let mut rank = order;
+        for left in (1..=4).rev() {
+            let nth = rank % left;
+            rank /= left;
+            let at = (0..4).filter(|i| all[*i].is_some()).nth(nth).unwrap();
+            all[at] = None;
+            for (i, want) in [(1, &frame[100..2100]), (2, &frame[2100..]), (3, &frame[2100..])] {
+                let Some(part) = &all[i] else { continue };
+                assert!(bytes(part).ends_with(want), "order {order}");
+            }
+        }
+        drop(fresh);
+        assert_eq!((pool.0.in_use(), headers.0.in_use()), (0, 0), "order {order}");
+    }
+}
+
+#[test]
+fn a_shared_buffer_is_not_for_writing_and_fresh_means_fresh() {
+    let eal = eal();
+    let pool = FullAtEnd::new(&eal, "shared", 31);
+    let mut packet = Mbuf::from_bytes(&pool.0, &pattern(1000, 3)).unwrap();
+    let mut fresh = Burst::new();
+    pool.0.alloc_bulk(&mut fresh, 2).unwrap();
+    let mut piece = pool.0.alloc().unwrap();
+    assert_eq!(packet.cursor(0).share(1000, &mut piece, &mut fresh), Ok(1));
+    assert!(packet.head_mut().is_none());
+    assert_eq!(packet.append(1).unwrap_err(), MbufError::Shared);
+    assert_eq!(packet.cursor(990).share(11, &mut piece, &mut fresh), Err(MbufError::NoRoom));
+    assert_eq!(packet.cursor(0).share(1, &mut piece, &mut Burst::new()), Err(MbufError::Exhausted));
+    fresh.clear();
+    fresh.push(Mbuf::from_bytes(&pool.0, &pattern(5000, 0)).unwrap()).unwrap();
+    assert_eq!(packet.cursor(0).share(1, &mut piece, &mut fresh), Err(MbufError::Shared));
+    assert_eq!(packet.refcnt(), 3, "itself and two parts");
+    drop(piece);
+    packet.head_mut().unwrap()[0] = 1;
+}
+
+#[test]
+fn payloads_are_strung_together_without_their_headers() {
+    let eal = eal();
+    let pool = FullAtEnd::new(&eal, "string", 63);
+    let mut packet = Mbuf::from_bytes(&pool.0, &pattern(100, 0)).unwrap();
+    let header = Mbuf::from_bytes(&pool.0, &pattern(54, 1)).unwrap();
+    let mut split = header;
+    split.chain(Mbuf::from_bytes(&pool.0, &pattern(200, 2)).unwrap()).unwrap();
+    let whole = Mbuf::from_bytes(&pool.0, &pattern(154, 3)).unwrap();
+    let tails = [split, whole].map(|tail| tail.without_front(54).unwrap());
+    assert_eq!(pool.0.in_use(), 3, "the segment that held headers alone is gone");
+    assert!(packet.chain_all(tails.into_iter()).is_none());
+    let expected = [&pattern(100, 0)[..], &pattern(200, 2), &pattern(154, 3)[54..]].concat();
+    assert_eq!((bytes(&packet), packet.nb_segs(), packet.pkt_len()), (expected, 3, 400));
+    let short = Mbuf::from_bytes(&pool.0, &pattern(10, 0)).unwrap().without_front(11).unwrap_err();
+    assert_eq!(bytes(&short), pattern(10, 0));
 }

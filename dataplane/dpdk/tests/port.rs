@@ -320,7 +320,7 @@ fn calls_a_driver_does_not_offer_are_errors() {
     assert_eq!(running.tx.descriptor_status(0).unwrap_err(), Errno::ENOTSUP);
     assert!(matches!(running.tx.queue_count(), Err(Errno::ENOTSUP) | Ok(0)));
     let mut burst = burst_of(&pool.0, 5);
-    let prepared = running.tx.prepare(&mut burst);
+    let prepared = running.tx.prepare(burst.as_mut_slice());
     assert_eq!((prepared.ready, prepared.refused, burst.len()), (5, None, 5));
     drop(burst);
     running.close();

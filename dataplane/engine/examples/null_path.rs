@@ -35,7 +35,6 @@ use engine::sojourn::Sojourn;
 use engine::worker::Worker;
 use shaper::flow::dissect::dissect;
 use shaper::flow::hash::FlowHasher;
-use shaper::gso::Split;
 use shaper::qdisc::{Params, Qdisc, cake, fq_codel};
 use shaper::rate::Overhead;
 use shaper::rng::SplitMix;
@@ -50,7 +49,7 @@ fn main() {
     stamp(&pool, &frames);
     let mut left = Null::open(&eal, "net_null0,size=64", &pool);
     let mut right = Null::open(&eal, "net_null1,size=64", &pool);
-    let mut bench = Bench::new(left.rx.take().unwrap(), right.tx.take().unwrap(), &eal, params);
+    let mut bench = Bench::new(left.rx.take().unwrap(), right.tx.take().unwrap(), &eal, &pool, params);
 
     bench.fill();
     bench.run(WARM_UP);
@@ -85,14 +84,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(rx: RxQueue, tx: TxQueue, eal: &Eal, params: Params) -> Self {
+    fn new(rx: RxQueue, tx: TxQueue, eal: &Eal, pool: &Mempool, params: Params) -> Self {
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
         let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2))
             .recording(Sojourn::new(&params));
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
-        let settings =
-            Settings { mtu: 1500, link_down_hold: Duration::from_millis(1_000), split: Split::AUTO };
-        let direction = Direction::new(rx, tx, classifier, egress, settings);
+        let settings = Settings { link_down_hold: Duration::from_millis(1_000), ..Settings::default() };
+        let direction = Direction::new(rx, tx, classifier, egress, settings, pool);
         let (control, mailbox) = mailbox::pair();
         Self { worker: Worker::new(vec![direction], mailbox), control, clock: Clock::start(eal) }
     }

@@ -10,12 +10,13 @@ use crate::gate::{self, Gate};
 use crate::interface::Interface;
 use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
-use crate::plan::{DirectionPlan, GovernorPlan, LinkFault, LinkPlan, PortPlan, Step, Way};
-use crate::pool::{self, CACHE, PoolSum};
+use crate::plan::{DirectionPlan, GovernorPlan, LinkFault, LinkPlan, PortPlan, Step, Toggle, Way};
+use crate::pool::{self, CACHE, PieceSum, PoolSum};
 use crate::sojourn::Sojourn;
+use crate::split::offload::{self, Verdict};
 use dpdk::mempool::HEADROOM;
 use dpdk::port::{PortWarning, Started};
-use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
+use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxOffloads, RxQueue, TxOffloads, TxQueue};
 use shaper::flow::hash::FlowHasher;
 use shaper::qdisc::Qdisc;
 use shaper::rate::{Framing, Limiter, Overhead};
@@ -42,20 +43,24 @@ impl Builder<'_> {
         let lcores = Lcore::all(self.eal).len() as u32;
         let [sum_a, sum_b] = self.link.pools(lcores);
         let name = |side| format!("weir-{}{side}", self.index);
-        let (a, started_a) = open(self.eal, &self.link.a, name('a'), sum_a, tell)?;
-        let (b, started_b) = open(self.eal, &self.link.b, name('b'), sum_b, tell)?;
+        let gro = |way: &Option<DirectionPlan>| way.as_ref().is_some_and(|way| way.gro);
+        let (up, down) = (gro(&self.link.up), gro(&self.link.down));
+        let (a, started_a) = open(self.eal, &self.link.a, name('a'), sum_a, up, tell)?;
+        let (b, started_b) = open(self.eal, &self.link.b, name('b'), sum_b, down, tell)?;
+        let pieces = self.link.piece_pools(lcores);
         let (up, down) = (pair(started_a.rx, started_b.tx), pair(started_b.rx, started_a.tx));
         let (mut ways, mut idle) = (Vec::new(), Vec::new());
         let plans = [
             (Way::Up, up, &self.link.up, (&self.link.b, &b)),
             (Way::Down, down, &self.link.down, (&self.link.a, &a)),
         ];
-        for (way, queues, plan, egress) in plans {
+        for ((way, queues, plan, egress), sum) in plans.into_iter().zip(pieces) {
             match plan {
                 Some(plan) => {
                     ways.push((way, Place { worker: self.worker, direction: directions.len() }));
                     if let Some(queues) = queues {
-                        directions.push(self.direction(way, queues, plan, egress)?);
+                        let buffers = self.buffers(way, sum, egress.1)?;
+                        directions.push(self.direction(way, queues, plan, egress, &buffers)?);
                     }
                 }
                 None => idle.extend(queues),
@@ -71,6 +76,7 @@ impl Builder<'_> {
         (rx, tx): (RxQueue, TxQueue),
         plan: &DirectionPlan,
         (port_plan, port): (&PortPlan, &LinePort),
+        buffers: &Mempool,
     ) -> Result<Direction, LinkFault> {
         let qdisc = Qdisc::new(&plan.qdisc, pool::slots(&plan.qdisc) as usize)?;
         let outer = plan.bandwidth.filter(|_| !qdisc.shapes());
@@ -79,14 +85,33 @@ impl Builder<'_> {
         let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32))
             .recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new(self.secret), Wants::of(&plan.qdisc), &plan.rules);
-        let settings =
-            Settings { mtu: port_plan.mtu, link_down_hold: self.link.link_down_hold, split: plan.split };
+        let settings = Settings {
+            mtu: port_plan.mtu,
+            link_down_hold: self.link.link_down_hold,
+            split: plan.split,
+            gro: plan.gro,
+            link_speed: port.speed(),
+            offload: port.verdict.offload,
+        };
         let gate = port_plan.governor.map(|governor| self.gate(way, &tx, governor, plan, port));
-        let direction = Direction::new(rx, tx, classifier, egress, settings);
+        let direction = Direction::new(rx, tx, classifier, egress, settings, buffers);
         Ok(match gate {
             Some(gate) => direction.governed(gate),
             None => direction,
         })
+    }
+
+    /// The buffers that pieces of super-packets are made of on one way.
+    fn buffers(&self, way: Way, sum: Option<PieceSum>, exit: &LinePort) -> Result<Mempool, LinkFault> {
+        let sum = sum.unwrap_or_else(|| PieceSum::new(&PoolSum::new(0, 0, 0, 0, 0), 0, 0));
+        let by_reference = exit.sends_segments();
+        let config = MempoolConfig {
+            cache: CACHE,
+            data_room: PieceSum::data_room(by_reference),
+            node: exit.info.node,
+            ..MempoolConfig::new(format!("weir-{}-{}", self.index, way.name()), sum.total(by_reference))
+        };
+        Mempool::create(self.eal, &config).map_err(|cause| LinkFault::Pieces { cause, sum })
     }
 
     /// What keeps the transmit ring short.
@@ -135,6 +160,7 @@ pub(crate) fn open(
     plan: &PortPlan,
     name: String,
     sum: PoolSum,
+    gro: bool,
     tell: &mut dyn FnMut(Step),
 ) -> Result<(LinePort, Started), LinkFault> {
     tell(Step::Attach(plan.devargs.clone()));
@@ -157,6 +183,8 @@ pub(crate) fn open(
         rx_desc: plan.rx_ring,
         tx_desc: plan.tx_ring,
         mtu: Some(plan.mtu),
+        rx_offloads: rx_offloads(plan.lro, gro, &info.driver),
+        tx_offloads: TxOffloads::MULTI_SEGS | offload::wanted(plan.tso, &info.driver),
         ..PortConfig::default()
     };
     tell(Step::Start(plan.devargs.clone()));
@@ -167,8 +195,33 @@ pub(crate) fn open(
     let mut started = port.start()?;
     warnings.append(&mut started.warnings);
     let interface = Interface::find(&info.driver, info.if_index);
-    Ok((LinePort { port, info, pool, warnings, interface }, started))
+    let enabled = port.configured().map_or(TxOffloads::NONE, |configured| configured.tx_offloads);
+    let verdict = match started.tx.first_mut() {
+        Some(tx) => Verdict::new(&info, enabled, plan.tso, tx, &pool),
+        None => Verdict::NONE,
+    };
+    Ok((LinePort { port, info, pool, warnings, interface, verdict }, started))
 }
+
+/// What to ask of a port on receive. Checksums are worth knowing only where packets are merged, and with
+/// super-packets, whose sender may have left theirs to the port.
+fn rx_offloads(lro: Toggle, gro: bool, driver: &str) -> RxOffloads {
+    let checksums = RxOffloads::IPV4_CKSUM | RxOffloads::TCP_CKSUM | RxOffloads::UDP_CKSUM;
+    let lro = match lro {
+        Toggle::On => true,
+        Toggle::Off => false,
+        Toggle::Auto => MARKED_BY_THE_SENDER.contains(&driver),
+    };
+    match (lro, gro) {
+        (true, _) => RxOffloads::SCATTER | checksums | RxOffloads::TCP_LRO,
+        (false, true) => RxOffloads::SCATTER | checksums,
+        (false, false) => RxOffloads::SCATTER,
+    }
+}
+
+/// Drivers whose super-packets are those of the sender, who says how they are to be cut. What a NIC has
+/// merged cannot be cut into what it was.
+const MARKED_BY_THE_SENDER: [&str; 2] = ["net_virtio_user", "net_vhost"];
 
 /// Whether the overhead is that of an Ethernet wire: what the port's own wire has too.
 fn is_framed(overhead: &Overhead) -> bool {

@@ -124,6 +124,13 @@ impl Losses {
         }
     }
 
+    /// Counts several lost packets.
+    pub fn add_all(&mut self, loss: Loss, lost: Tally) {
+        if let Some(tally) = self.0.get_mut(loss.index()) {
+            *tally = tally.plus(lost);
+        }
+    }
+
     /// What was lost for one reason.
     pub fn of(&self, loss: Loss) -> Tally {
         self.0.get(loss.index()).copied().unwrap_or_default()

@@ -1,21 +1,26 @@
 //! One direction of a link: from one port's receive queue through a receiver, an [`Egress`] and a
 //! sender to the other port's transmit queue.
 //!
-//! Invariant between turns: received = sent + lost + waiting, packets and bytes alike, where
-//! waiting is what the egress and the sender's out-box hold. Nothing else holds a packet.
+//! Invariant between turns: received + added - removed = sent + lost + waiting, packets and bytes
+//! alike, where waiting is what receiver, egress and sender hold. Cutting adds packets and headers,
+//! merging removes them.
 
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::egress::Egress;
 use crate::flight::Flight;
+use crate::frame;
 use crate::gate::Gate;
 use crate::page::DirectionPage;
-use crate::receiver::Receiver;
-use crate::sender::Sender;
+use crate::receiver::{Receiver, Setup};
+use crate::sender::{LateCut, Sender};
 use crate::sojourn::Sojourn;
-use dpdk::{Mbuf, RxQueue, TxQueue};
+use crate::split::offload::Offload;
+use crate::split::{Pieces, Policy};
+use dpdk::{Mbuf, Mempool, RxQueue, TxQueue};
 use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
+use shaper::units::Rate;
 
 /// One direction at work.
 #[derive(Debug)]
@@ -26,6 +31,7 @@ pub struct Direction {
     link: Link,
     link_down_hold: Duration,
     split: Split,
+    link_speed: Option<Rate>,
     counters: Counters,
 }
 
@@ -38,6 +44,27 @@ pub struct Settings {
     pub link_down_hold: Duration,
     /// What becomes of super-packets.
     pub split: Split,
+    /// Merge the TCP segments of each receive burst.
+    pub gro: bool,
+    /// Speed of the egress port's link, if it has one.
+    pub link_speed: Option<Rate>,
+    /// What may be left to the egress port.
+    pub offload: Offload,
+}
+
+impl Default for Settings {
+    /// Ethernet's usual MTU, a second of patience with a link, super-packets cut to a tenth of a
+    /// millisecond, nothing merged, nothing left to the port.
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            link_down_hold: Duration::from_millis(1_000),
+            split: Split::AUTO,
+            gro: false,
+            link_speed: None,
+            offload: Offload::NONE,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,21 +74,29 @@ enum Link {
 }
 
 impl Direction {
-    /// A direction that owns its two queues. The link counts as up until told otherwise.
+    /// A direction that owns its two queues. `buffers` is for the pieces of super-packets, and of no use
+    /// to anybody else: see [`crate::pool::PieceSum`]. The link counts as up until told otherwise.
     pub fn new(
         rx: RxQueue,
         tx: TxQueue,
         classifier: Classifier,
         egress: Egress<Mbuf>,
         settings: Settings,
+        buffers: &Mempool,
     ) -> Self {
+        let Settings { mtu, split, gro, link_speed, offload, .. } = settings;
+        let multi_segs = tx.multi_segs();
+        let policy = Policy::new(split, egress.rate().or(link_speed), &offload);
+        let pieces = || Pieces::new(buffers.clone(), multi_segs);
+        let setup = Setup { mtu, multi_segs, gro, pieces: pieces(), offload, policy };
         Self {
-            receiver: Receiver::new(rx, classifier, settings.mtu, tx.multi_segs()),
+            receiver: Receiver::new(rx, classifier, setup),
             egress,
-            sender: Sender::new(tx),
+            sender: Sender::new(tx, LateCut::new(pieces(), mtu, offload, policy)),
             link: Link::Up,
             link_down_hold: settings.link_down_hold,
-            split: settings.split,
+            split,
+            link_speed,
             counters: Counters::default(),
         }
     }
@@ -77,6 +112,7 @@ impl Direction {
     /// Returns the number of packets moved.
     #[inline]
     pub fn turn(&mut self, now: Instant) -> usize {
+        self.refresh();
         let mut moved = self.transmit(now);
         let was_idle = self.is_empty();
         let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
@@ -87,21 +123,23 @@ impl Direction {
         moved
     }
 
-    /// Only the sending half of a turn, for a direction that is being taken out of service.
+    /// A turn without receiving, for a direction that is being taken out of service.
     pub fn drain(&mut self, now: Instant) -> usize {
-        self.transmit(now)
+        self.refresh();
+        self.transmit(now) + self.receiver.go_on(now, &mut self.egress, &mut self.counters)
     }
 
     /// Whether nothing waits here.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.egress.is_empty() && self.sender.is_empty()
+        self.egress.is_empty() && self.sender.is_empty() && self.receiver.is_empty()
     }
 
     /// When the next turn can do something without a packet arriving: `None` while nothing waits.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.link {
+            _ if !self.receiver.is_empty() => Some(Instant::ZERO),
             Link::Up if !self.sender.is_empty() => Some(Instant::ZERO),
             Link::Up => self.egress.next_wakeup(),
             Link::Down { since } if !self.is_empty() => {
@@ -123,6 +161,11 @@ impl Direction {
         }
     }
 
+    /// The egress link has another speed.
+    pub fn set_link_speed(&mut self, speed: Option<Rate>) {
+        self.link_speed = speed;
+    }
+
     /// Super-packets shall be cut another way from now on.
     pub fn set_split(&mut self, split: Split) {
         self.split = split;
@@ -132,12 +175,18 @@ impl Direction {
     pub fn flush(&mut self, loss: Loss) {
         let losses = &mut self.counters.losses;
         self.sender.flush(loss, losses);
-        self.egress.flush(&mut |packet: Mbuf, _| losses.add(loss, packet.pkt_len()));
+        self.egress.flush(&mut |packet: Mbuf, _| losses.add(loss, frame::wire_len(&packet)));
+        self.receiver.flush(loss, losses);
+    }
+
+    /// Gives up what waits, uncounted, and gives the queues back.
+    pub fn into_queues(self) -> (RxQueue, TxQueue) {
+        (self.receiver.into_queue(), self.sender.into_queue())
     }
 
     /// Packets and bytes that wait.
     pub fn waiting(&self) -> Tally {
-        self.egress.queued().plus(self.sender.waiting())
+        self.egress.queued().plus(self.sender.waiting()).plus(self.receiver.waiting())
     }
 
     /// The counters.
@@ -176,6 +225,20 @@ impl Direction {
         page.limiter = self.egress.limiter().map(|limiter| *limiter.stats());
         page.gate = self.sender.gate().map(Gate::report);
         page.link_up = self.link == Link::Up;
+    }
+
+    /// How large pieces may be at the rate of now.
+    #[inline]
+    fn refresh(&mut self) {
+        let rate = match (self.egress.rate(), self.sender.drain_rate()) {
+            (Some(shaped), Some(drained)) => Some(shaped.min(drained)),
+            (shaped, drained) => shaped.or(drained).or(self.link_speed),
+        };
+        let late = self.sender.late();
+        let offload = *late.offload();
+        let policy = Policy::new(self.split, rate, &offload);
+        late.refresh(policy);
+        self.receiver.refresh(policy, offload);
     }
 
     #[inline]

@@ -16,6 +16,7 @@ use shaper::qdisc::Qdisc;
 use shaper::rate::{Limiter, Overhead};
 use shaper::rng::SplitMix;
 use shaper::time::Instant;
+use shaper::units::Rate;
 use std::collections::VecDeque;
 
 use crate::counters::Tally;
@@ -98,6 +99,39 @@ impl<P> Egress<P> {
             self.control_stats.spilled.add(piece.frame_len);
         }
         self.qdisc.enqueue(now, &mut self.rng, arrival, core::iter::once(piece), doomed);
+    }
+
+    /// Queues all pieces of a super-packet behind each other: none of them keeps a link alive.
+    pub fn enqueue_cut(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival<'_>,
+        pieces: impl Iterator<Item = Piece<P>>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) {
+        if self.is_empty()
+            && let Some(limiter) = &mut self.limiter
+        {
+            limiter.idle_until(now);
+        }
+        let overhead = (!self.qdisc.shapes()).then_some(self.overhead);
+        let pieces = pieces.map(|mut piece| {
+            if let Some(overhead) = &overhead {
+                overhead.fill(&mut piece, arrival.network_offset);
+            }
+            piece
+        });
+        self.qdisc.enqueue(now, &mut self.rng, arrival, pieces, doomed);
+    }
+
+    /// The rate that is kept to now, if any is: the limiter's, or that of a discipline that shapes.
+    #[inline]
+    pub fn rate(&self) -> Option<Rate> {
+        match (&self.limiter, &self.qdisc) {
+            (Some(limiter), _) => Some(limiter.rate()),
+            (None, Qdisc::Cake(cake)) => cake.params().bandwidth,
+            (None, Qdisc::Fifo(_) | Qdisc::FqCodel(_)) => None,
+        }
     }
 
     /// Takes the packet that may leave `now`, if there is one.
@@ -221,7 +255,6 @@ mod tests {
     use shaper::packet::DsField;
     use shaper::qdisc::{Params, cake, fifo};
     use shaper::time::Duration;
-    use shaper::units::Rate;
 
     const FRAME: u32 = 125; // 1 ms at 1 Mbit/s
 

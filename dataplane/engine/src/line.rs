@@ -14,10 +14,12 @@ use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Step, Way};
 use crate::sojourn::{Sojourn, Total};
+use crate::split::offload::Verdict;
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
-use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxQueue};
+use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxOffloads, TxQueue};
 use shaper::gso::Split;
+use shaper::units::Rate;
 use thiserror::Error;
 
 /// A running dataplane.
@@ -67,6 +69,8 @@ pub struct LineLink {
     /// The ways that are forwarded, with their place.
     pub ways: Vec<(Way, Place)>,
     watch: LinkWatch,
+    /// Link speeds of `a` and `b`, as the workers know them.
+    speeds: [Option<Rate>; 2],
     /// A hold or release was refused, has been told of, and has not succeeded since.
     refused: bool,
     /// Queues of a way that is not forwarded; a started port keeps them all.
@@ -93,6 +97,8 @@ pub struct LinePort {
     pub pool: Mempool,
     /// What it does without.
     pub warnings: Vec<PortWarning>,
+    /// What is left to it on transmit.
+    pub verdict: Verdict,
     pub(crate) interface: Option<Interface>,
 }
 
@@ -153,9 +159,14 @@ impl Line {
     /// Follows the link states. Call it some tens of times a second.
     pub fn tend(&mut self) {
         for link in &mut self.links {
+            for (side, speed) in link.new_speeds() {
+                tell(&self.workers, link, side, |direction| Command::Speed { direction, speed });
+            }
             for action in link.watch.observe(link.a.is_up(), link.b.is_up()) {
                 match action {
-                    Action::Tell(side, up) => tell(&self.workers, link, side, up),
+                    Action::Tell(side, up) => {
+                        tell(&self.workers, link, side, |direction| Command::Link { direction, up });
+                    }
                     Action::Hold(side) => {
                         let done = link.port(side).port.set_link_down();
                         self.news.extend(link.heed(action, done));
@@ -240,7 +251,21 @@ impl LineLink {
         watch: LinkWatch,
         idle: Vec<(RxQueue, TxQueue)>,
     ) -> Self {
-        Self { name, a, b, ways, watch, refused: false, _idle: idle }
+        let speeds = [a.speed(), b.speed()];
+        Self { name, a, b, ways, watch, speeds, refused: false, _idle: idle }
+    }
+
+    /// Link speeds that have changed. A link that is down has none, and keeps the last one: it is not news.
+    fn new_speeds(&mut self) -> Vec<(Side, Option<Rate>)> {
+        let now = [self.a.speed(), self.b.speed()];
+        let mut news = Vec::new();
+        for ((side, known), now) in [Side::A, Side::B].into_iter().zip(&mut self.speeds).zip(now) {
+            if now.is_some() && *known != now {
+                *known = now;
+                news.push((side, now));
+            }
+        }
+        news
     }
 
     /// Finds the ports that cannot do what `propagate-link` will ask of them, before a cable is out. A
@@ -287,6 +312,18 @@ impl LineLink {
 }
 
 impl LinePort {
+    /// Speed of its link, if the driver knows one.
+    pub fn speed(&self) -> Option<Rate> {
+        let mbps = self.port.link().ok()?.speed_mbps?;
+        Some(Rate::from_bits_per_sec(u64::from(mbps) * 1_000_000))
+    }
+
+    /// Whether it sends packets of several buffers.
+    pub(crate) fn sends_segments(&self) -> bool {
+        let configured = self.port.configured();
+        configured.is_some_and(|configured| configured.tx_offloads.contains(TxOffloads::MULTI_SEGS))
+    }
+
     /// Whether the link is up and the device is there.
     pub fn is_up(&self) -> bool {
         let driver = self.port.link().is_ok_and(|link| link.up);
@@ -358,16 +395,15 @@ impl LineWorker {
 }
 
 /// Tells the direction that sends on `side`, if there is one.
-fn tell(workers: &[LineWorker], link: &LineLink, side: Side, up: bool) {
+fn tell(workers: &[LineWorker], link: &LineLink, side: Side, command: impl Fn(usize) -> Command) {
     let sender = match side {
         Side::A => Way::Down,
         Side::B => Way::Up,
     };
     for (_, place) in link.ways.iter().filter(|(way, _)| *way == sender) {
-        let command = Command::Link { direction: place.direction, up };
         if let Some(worker) = workers.get(place.worker) {
             // One whose mailbox is full is stuck, and news of a link would not help it.
-            let _ = worker.control.send(command);
+            let _ = worker.control.send(command(place.direction));
         }
     }
 }

@@ -8,6 +8,7 @@
 use crate::page::Page;
 use crossbeam_queue::ArrayQueue;
 use shaper::gso::Split;
+use shaper::units::Rate;
 use std::sync::Arc;
 
 /// What control asks of a worker.
@@ -21,6 +22,13 @@ pub enum Command {
         direction: usize,
         /// Whether the link is up now.
         up: bool,
+    },
+    /// The egress link of a direction has another speed.
+    Speed {
+        /// Index of the direction within the worker.
+        direction: usize,
+        /// Its speed, if the driver knows one.
+        speed: Option<Rate>,
     },
     /// Super-packets of a direction shall be cut another way.
     Split {

@@ -1,6 +1,6 @@
 //! What a dataplane shall be, and why it could not be made.
 
-use crate::pool::{self, PoolSum};
+use crate::pool::{self, PieceSum, PoolSum};
 use crate::worker::Poll;
 use dpdk::{EalError, LcoreError, MbufError, MempoolError, PortError};
 use shaper::conformance::Weir;
@@ -150,6 +150,16 @@ pub enum Way {
     Down,
 }
 
+impl Way {
+    /// Its name in configuration and statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
 /// What is done next on the way to a running dataplane. Each may take long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -228,6 +238,14 @@ pub enum LinkFault {
         /// What was asked for.
         sum: PoolSum,
     },
+    /// No memory for the pieces of super-packets.
+    #[error("{cause}\n  it needs {sum}")]
+    Pieces {
+        /// What DPDK said.
+        cause: MempoolError,
+        /// What was asked for.
+        sum: PieceSum,
+    },
     /// No buffer for a frame of a probe.
     #[error("the probe has no frame to send: {0}")]
     NoBuffer(#[from] MbufError),
@@ -243,9 +261,29 @@ impl LinkPlan {
     /// How many mbufs each port needs, `a` first, when `lcores` cache them.
     pub fn pools(&self, lcores: u32) -> [PoolSum; 2] {
         let sum = |rx: &PortPlan, tx: &PortPlan, way: &Option<DirectionPlan>| {
-            let slots = way.as_ref().map_or(0, |way| pool::slots(&way.qdisc));
+            let slots = way.as_ref().map_or(0, |way| match way.gro || rx.lro != Toggle::Off {
+                true => pool::payload_slots(&way.qdisc),
+                false => pool::slots(&way.qdisc),
+            });
             PoolSum::new(rx.rx_ring, tx.tx_ring, rx.mtu, slots, lcores)
         };
         [sum(&self.a, &self.b, &self.up), sum(&self.b, &self.a, &self.down)]
+    }
+
+    /// How many buffers the pieces of super-packets need in each direction, up first.
+    pub fn piece_pools(&self, lcores: u32) -> [Option<PieceSum>; 2] {
+        let [a, b] = self.pools(lcores);
+        let sum = |received, tx: &PortPlan, way: &Option<DirectionPlan>| {
+            let way = way.as_ref()?;
+            Some(PieceSum::new(received, tx.tx_ring, pool::slots(&way.qdisc)))
+        };
+        [sum(&a, &self.b, &self.up), sum(&b, &self.a, &self.down)]
+    }
+
+    /// Packet memory in bytes, in hugepages or in ordinary pages, whatever the ports turn out to do.
+    pub fn memory(&self, lcores: u32, hugepages: bool) -> u64 {
+        let received: u64 = self.pools(lcores).iter().map(|sum| sum.bytes(hugepages)).sum();
+        let most = |sum: &PieceSum| sum.bytes(true, hugepages).max(sum.bytes(false, hugepages));
+        received + self.piece_pools(lcores).iter().flatten().map(most).sum::<u64>()
     }
 }

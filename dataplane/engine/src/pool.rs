@@ -7,6 +7,7 @@
 //! because of our own queues, and the discipline's limit is what drops.
 
 use crate::egress::CONTROL_SLOTS;
+use crate::split::MAX_PIECES;
 use dpdk::{Burst, Mbuf};
 use shaper::qdisc::{Params, cake};
 use std::fmt;
@@ -85,6 +86,89 @@ impl PoolSum {
     }
 }
 
+/// The buffers that pieces of super-packets are made of, for one direction: one for the headers of each
+/// piece, and where it refers to its payload, one more for each buffer that the payload lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceSum {
+    /// Pieces the discipline can hold.
+    pub qdisc_slots: u32,
+    /// Descriptors of the port's transmit ring.
+    pub tx_ring: u32,
+    /// Pieces on the way: being built, out-box, behind a refused frame, and what is kept in reserve.
+    pub on_the_way: u32,
+    /// Buffers of payload there can be: all that the direction receives into.
+    pub payload: u32,
+    /// Lcores that cache buffers of the pool.
+    pub lcores: u32,
+    /// Buffers each of them may keep: one and a half times the cache size.
+    pub cache: u32,
+}
+
+impl PieceSum {
+    /// The sum for packets that are received into `received` and wait in a discipline of `qdisc_slots`.
+    pub fn new(received: &PoolSum, tx_ring: u16, qdisc_slots: u32) -> Self {
+        Self {
+            qdisc_slots,
+            tx_ring: tx_ring.into(),
+            on_the_way: (MAX_PIECES + 4 * Burst::CAPACITY) as u32,
+            payload: received.total(),
+            lcores: received.lcores,
+            cache: received.cache,
+        }
+    }
+
+    /// Buffers in all, if pieces refer to their payload, or copy it. Pieces lie in a row: each but the
+    /// last ends in the buffer in which the next begins, so that there are no more references than
+    /// buffers and pieces together.
+    pub fn total(&self, by_reference: bool) -> u32 {
+        let pieces = self.qdisc_slots.saturating_add(self.tx_ring).saturating_add(self.on_the_way);
+        let buffers = match by_reference {
+            true => pieces.saturating_mul(2).saturating_add(self.payload),
+            false => pieces,
+        };
+        buffers.saturating_add(self.lcores.saturating_mul(self.cache))
+    }
+
+    /// Size of each buffer in bytes, headroom included: headers alone, or a whole frame.
+    pub fn data_room(by_reference: bool) -> u16 {
+        if by_reference { HEADER_BUFFER } else { BUFFER as u16 }
+    }
+
+    /// Memory in bytes, in hugepages or in ordinary pages.
+    pub fn bytes(&self, by_reference: bool, hugepages: bool) -> u64 {
+        let each = match by_reference {
+            true => u64::from(HEADER_BUFFER) + MBUF_BYTES - u64::from(BUFFER),
+            false if hugepages => MBUF_BYTES,
+            false => MBUF_BYTES_ORDINARY,
+        };
+        // Seven small buffers to a page of 4096 bytes, which they do not fill.
+        let each = if by_reference && !hugepages {
+            MBUF_BYTES_ORDINARY.div_ceil(MBUF_BYTES_ORDINARY / each)
+        } else {
+            each
+        };
+        u64::from(self.total(by_reference)) * each
+    }
+}
+
+impl fmt::Display for PieceSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "(qdisc slots {} + tx ring {} + on the way {}) x 2 + buffers of payload {} \
+             + {} lcore{} x cache {} = {} headers of pieces",
+            self.qdisc_slots,
+            self.tx_ring,
+            self.on_the_way,
+            self.payload,
+            self.lcores,
+            if self.lcores == 1 { "" } else { "s" },
+            self.cache,
+            self.total(true),
+        )
+    }
+}
+
 impl fmt::Display for PoolSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -117,10 +201,22 @@ pub fn slots(params: &Params) -> u32 {
     limit.saturating_add(1)
 }
 
+/// Buffers that packets in a discipline can occupy where they are pieces of super-packets: bounded by its
+/// memory alone, as a piece may have many.
+pub fn payload_slots(params: &Params) -> u32 {
+    match params {
+        Params::FqCodel(fq_codel) => (fq_codel.memory_limit / TRUESIZE).saturating_add(1).max(slots(params)),
+        Params::Fifo(_) | Params::Cake(_) => slots(params),
+    }
+}
+
 /// Memory of cake itself with these parameters, beside the packets it holds.
 pub fn cake_footprint(params: &cake::Params) -> cake::Footprint {
     cake::Cake::<Mbuf>::footprint(params, slots(&Params::Cake(*params)) as usize)
 }
+
+/// Buffer of a header in bytes: headroom and the longest headers that are cut.
+const HEADER_BUFFER: u16 = 128 + shaper::gso::MAX_HEADER_LEN;
 
 /// Ethernet header with two VLAN tags.
 const L2_MAX: u32 = 14 + 8;
@@ -138,6 +234,16 @@ mod tests {
         let jumbo = PoolSum::new(1024, 512, 9000, 100, 1);
         assert_eq!(jumbo.segments, 5);
         assert_eq!(jumbo.total(), (1024 + 512 + 100 + 64 + 2 * Burst::CAPACITY as u32) * 5 + 384);
+    }
+
+    #[test]
+    fn pieces_need_a_header_each_and_references_to_their_payload() {
+        let sum = PieceSum::new(&PoolSum::new(1024, 512, 1500, 100, 1), 512, 100);
+        assert_eq!(sum.total(false), 100 + 512 + 512 + 384);
+        assert_eq!(sum.total(true), (100 + 512 + 512) * 2 + sum.payload + 384);
+        assert_eq!(sum.bytes(true, true), u64::from(sum.total(true)) * (128 + 256 + 128 + 64));
+        assert_eq!(sum.bytes(true, false), u64::from(sum.total(true)) * 586, "seven to a page");
+        assert_eq!(sum.bytes(false, false), u64::from(sum.total(false)) * 4096);
     }
 
     #[test]

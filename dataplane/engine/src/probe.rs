@@ -71,7 +71,7 @@ const TO: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e];
 /// [`LinkFault`].
 pub fn port(eal: &Eal, plan: &PortPlan, tell: &mut dyn FnMut(Step)) -> Result<Verdict, LinkFault> {
     let sum = PoolSum::new(plan.rx_ring, plan.tx_ring, plan.mtu, 0, Lcore::all(eal).len() as u32);
-    let (line, mut started) = builder::open(eal, plan, "weir-probe".to_owned(), sum, tell)?;
+    let (line, mut started) = builder::open(eal, plan, "weir-probe".to_owned(), sum, false, tell)?;
     let mut clock = Clock::start(eal);
     let deadline = clock.now() + LINK;
     while !line.is_up() && clock.now() < deadline {

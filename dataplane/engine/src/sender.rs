@@ -4,11 +4,17 @@
 
 use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
-use crate::gate::Gate;
+use crate::frame;
+use crate::gate::{Budget, Gate};
 use dpdk::{Burst, Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
+use shaper::units::Rate;
 use shaper::wire::ecn::{self, Rewrite};
+
+mod late_cut;
+
+pub(crate) use late_cut::LateCut;
 
 /// Sends packets.
 #[derive(Debug)]
@@ -16,6 +22,8 @@ pub(crate) struct Sender {
     tx: TxQueue,
     outbox: Burst,
     outbox_bytes: u64,
+    /// Pieces of several segments, and what stands behind one that the driver refused.
+    late: LateCut,
     refused_since: Option<Instant>,
     /// What keeps the ring short; without, it is filled as far as it goes.
     gate: Option<Gate>,
@@ -33,8 +41,12 @@ const TX_BURSTS: usize = 2;
 
 impl Sender {
     /// A sender with nothing under way.
-    pub(crate) const fn new(tx: TxQueue) -> Self {
-        Self { tx, outbox: Burst::new(), outbox_bytes: 0, refused_since: None, gate: None }
+    pub(crate) const fn new(tx: TxQueue, late: LateCut) -> Self {
+        Self { tx, outbox: Burst::new(), outbox_bytes: 0, late, refused_since: None, gate: None }
+    }
+
+    pub(crate) fn into_queue(self) -> TxQueue {
+        self.tx
     }
 
     /// Keeps the ring short from now on.
@@ -54,13 +66,27 @@ impl Sender {
 
     /// Whether nothing waits for the driver.
     #[inline]
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.outbox.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outbox.is_empty() && !self.late.is_busy()
+    }
+
+    /// What the device was seen to send at, as far as that is known.
+    #[inline]
+    pub(crate) fn drain_rate(&self) -> Option<Rate> {
+        let bytes = self.gate.as_ref()?.governor().rate();
+        (bytes > 0).then(|| Rate::from_bits_per_sec(bytes.saturating_mul(8)))
+    }
+
+    /// What is cut late, and what is left to the port.
+    #[inline]
+    pub(crate) const fn late(&mut self) -> &mut LateCut {
+        &mut self.late
     }
 
     /// What waits for the driver.
-    pub(crate) const fn waiting(&self) -> Tally {
-        Tally { packets: self.outbox.len() as u64, bytes: self.outbox_bytes }
+    pub(crate) fn waiting(&self) -> Tally {
+        let outbox = Tally { packets: self.outbox.len() as u64, bytes: self.outbox_bytes };
+        outbox.plus(self.late.waiting())
     }
 
     /// The link came up: what stands at the head is given its time again.
@@ -74,9 +100,10 @@ impl Sender {
     /// Gives up what waits for the driver.
     pub(crate) fn flush(&mut self, loss: Loss, losses: &mut Losses) {
         while let Some(packet) = self.outbox.pop() {
-            losses.add(loss, packet.pkt_len());
+            losses.add(loss, frame::wire_len(&packet));
         }
         self.outbox_bytes = 0;
+        self.late.flush(loss, losses);
         self.settle();
     }
 
@@ -112,15 +139,17 @@ impl Sender {
         let Some(gate) = &mut self.gate else { return };
         if !self.outbox.is_empty() {
             gate.refused();
-        } else if !gate.admits(0, 0) && egress.next_wakeup().is_some_and(|due| due <= now) {
+        } else if !gate.budget().admits(0, 0)
+            && (self.late.is_busy() || egress.next_wakeup().is_some_and(|due| due <= now))
+        {
             gate.hold(now);
         }
     }
 
-    /// Whether the gate lets another frame into the out-box.
+    /// What may be moved into the out-box.
     #[inline]
-    fn admits(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.admits(self.outbox_bytes, self.outbox.len()))
+    fn budget(&self) -> Budget {
+        self.gate.as_ref().map_or(Budget::ALL, Gate::budget)
     }
 
     /// The out-box was emptied otherwise than into the ring.
@@ -133,15 +162,24 @@ impl Sender {
     /// Moves due packets into the out-box.
     #[inline]
     fn fill(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) {
-        let losses = &mut counters.losses;
-        while self.outbox.room() > 0 && self.admits() {
-            let doomed = &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), packet.pkt_len());
-            let Some(delivery) = egress.dequeue(now, doomed) else { break };
-            if let Some(gate) = &mut self.gate {
-                gate.admitted(self.outbox_bytes, self.outbox.len());
+        let budget = self.budget();
+        while self.outbox.room() > 0 && budget.admits(self.outbox_bytes, self.outbox.len()) {
+            if self.late.is_busy() {
+                let (outbox, bytes) = (&mut self.outbox, self.outbox_bytes);
+                self.outbox_bytes = self.late.emit(outbox, bytes, budget, counters);
+                if self.late.is_busy() {
+                    break;
+                }
+                continue;
             }
-            self.outbox_bytes += u64::from(delivery.len);
+            let losses = &mut counters.losses;
+            let doomed =
+                &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
+            let Some(delivery) = egress.dequeue(now, doomed) else { break };
+            let len = delivery.len;
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
+            let Some(packet) = self.late.pass(packet, counters) else { continue };
+            self.outbox_bytes += u64::from(len);
             // There is room: a packet handed back would be freed here, uncounted.
             let _ = self.outbox.push(packet);
             // The driver reads the header next, and it has waited too long to be in the cache still.
@@ -152,11 +190,13 @@ impl Sender {
     /// Offers the out-box to the driver.
     #[inline]
     fn push(&mut self, now: Instant, counters: &mut Counters) -> usize {
+        self.outbox_bytes -= self.late.prepare(&mut self.tx, &mut self.outbox, counters);
         let sent = match &mut self.gate {
             Some(gate) => gate.burst(now, &mut self.tx, &mut self.outbox),
             None => self.tx.burst(&mut self.outbox),
         };
-        let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(packet.pkt_len())).sum();
+        self.late.gone(sent);
+        let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(frame::wire_len(packet))).sum();
         counters.sent.packets += sent as u64;
         counters.sent.bytes += self.outbox_bytes - left;
         self.outbox_bytes = left;
@@ -180,8 +220,10 @@ impl Sender {
         if now.since(since) > REFUSAL_BOUND
             && let Some(packet) = self.outbox.pop()
         {
-            self.outbox_bytes -= u64::from(packet.pkt_len());
-            counters.losses.add(Loss::Refused, packet.pkt_len());
+            let len = frame::wire_len(&packet);
+            self.outbox_bytes -= u64::from(len);
+            counters.losses.add(Loss::Refused, len);
+            self.late.gone(1);
             self.refused_since = None;
             if self.outbox.is_empty() {
                 self.settle();

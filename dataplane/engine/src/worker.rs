@@ -148,6 +148,11 @@ impl Worker {
                     direction.set_link(up);
                 }
             }
+            Command::Speed { direction, speed } => {
+                if let Some(direction) = self.directions.get_mut(direction) {
+                    direction.set_link_speed(speed);
+                }
+            }
             Command::Split { direction, split } => {
                 if let Some(direction) = self.directions.get_mut(direction) {
                     direction.set_split(split);

@@ -1,14 +1,19 @@
 //! A network card in virtual time: a transmit ring, a wire behind it, and completions that come
 //! late or in batches.
 //!
-//! The wire sends one frame after the other at its exact rate. A frame that has left completes
-//! `delay` later, and completions are told in the order of the ring, coalesced as `ethtool -C` says:
-//! when `tx_frames` are complete or the first of them has waited `tx_usecs`. What really happened on
-//! the wire is in the truth log ([`Nic::left`]), which no driver could read.
+//! The wire sends one frame after the other at its exact rate; a frame for the TSO engine leaves as
+//! its segments. A frame that has left completes `delay` later, but only the descriptors with the RS
+//! bit, every `rs_thresh`-th, are written back, for themselves and for those before them. Completions
+//! are told in the order of the ring, coalesced as `ethtool -C` says: when `tx_frames` are there or
+//! the first of them has waited `tx_usecs`. What really happened on the wire is in the truth log
+//! ([`Nic::left`]), which no driver could read.
+
+mod wire;
 
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
 use std::collections::VecDeque;
+use wire::Wire;
 
 /// What the card is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,21 @@ pub struct Config {
     pub tx_usecs: Duration,
     /// So many completions are told at once; 1: each by itself.
     pub tx_frames: usize,
+    /// Descriptors from one completion to the next (`tx_rs_thresh`); 0 and 1: each completes. What is
+    /// behind the last of them is not told before more frames come.
+    pub rs_thresh: u32,
+    /// What becomes of frames while the link is down.
+    pub link_down: LinkDown,
+}
+
+/// What a card does with the frames in its ring while its link is down. Both kinds exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkDown {
+    /// They wait for the link.
+    #[default]
+    Keep,
+    /// They complete without having been sent.
+    Flush,
 }
 
 /// A frame given to the card.
@@ -39,65 +59,139 @@ pub struct Frame {
 pub struct Nic {
     config: Config,
     in_ring: u32,
-    waiting: VecDeque<(Instant, Frame)>,
-    /// Left the wire; completes at the time.
-    completing: VecDeque<(Instant, Frame)>,
+    waiting: VecDeque<Waiting>,
+    /// Done with, behind the last descriptor that completes.
+    silent: Reaped,
+    /// Complete at the time.
+    completing: VecDeque<(Instant, Reaped)>,
+    /// Told, not looked at.
+    told: Reaped,
+    quiet_until: Instant,
+    pause: Pause,
+    down_since: Option<Instant>,
     wire: Wire,
     left: VecDeque<Left>,
 }
 
-/// The truth about one frame.
+/// The truth about one frame, or about one segment of a frame for the TSO engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// When it was given to the card.
     pub submitted: Instant,
     /// When its last bit had left, rounded up.
     pub left: Instant,
-    /// What it was.
+    /// What it was. The descriptors of a frame are with its last segment, the others have none.
     pub frame: Frame,
+    /// Whether it went out; not so where the link was down.
+    pub sent: bool,
 }
 
 /// What one look at the ring found complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaped {
+    /// Frames.
+    pub frames: u32,
     /// Bytes on the wire.
     pub bytes: u32,
     /// Descriptors freed.
     pub descriptors: u32,
 }
 
-/// When the wire falls idle: whole nanoseconds, and the rest in 1/rate ns.
+/// In the ring, to be sent.
 #[derive(Clone, Copy, Debug)]
-struct Wire {
-    idle: u64,
-    rest: u64,
+struct Waiting {
+    submitted: Instant,
+    frame: Frame,
+    /// Bytes of a segment on the wire; the last may be shorter.
+    segment: u32,
+    /// Bytes that have left already.
+    sent: u32,
+}
+
+/// No frame begins `from` then `until` then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    from: Instant,
+    until: Instant,
+}
+
+/// Bytes on the wire of an Ethernet frame of `len` bytes without FCS: padded to 60, with 4 of FCS,
+/// 8 of preamble and 12 of gap (IEEE 802.3).
+pub const fn on_wire(len: u32) -> u32 {
+    if len < MIN_FRAME { MIN_FRAME + FRAMING } else { len + FRAMING }
+}
+
+impl Default for Config {
+    /// 1 Gbit/s, 1024 descriptors, each frame completes as it leaves.
+    fn default() -> Self {
+        Self {
+            rate: Rate::from_bits_per_sec(1_000_000_000),
+            ring: 1024,
+            delay: Duration::ZERO,
+            tx_usecs: Duration::ZERO,
+            tx_frames: 1,
+            rs_thresh: 1,
+            link_down: LinkDown::Keep,
+        }
+    }
 }
 
 impl Nic {
-    /// An idle card.
+    /// An idle card whose link is up.
     pub fn new(config: Config) -> Self {
         Self {
             config,
             in_ring: 0,
             waiting: VecDeque::new(),
+            silent: Reaped::default(),
             completing: VecDeque::new(),
-            wire: Wire { idle: 0, rest: 0 },
+            told: Reaped::default(),
+            quiet_until: Instant::ZERO,
+            pause: Pause::default(),
+            down_since: None,
+            wire: Wire::default(),
             left: VecDeque::new(),
         }
     }
 
-    /// Becomes another card at `now`; frames that wait leave at the new rate, and those that have
-    /// left complete as before.
-    pub fn become_like(&mut self, now: Instant, config: Config) {
-        self.advance(now);
-        self.config = config;
-        self.wire.rest = 0;
+    /// What it is like.
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
-    /// The wire does not send before `until` (pause frames), except for the frame it is at.
+    /// Becomes another card at `now`; frames that wait leave at the new rate, and those that have
+    /// left complete as before. The ring keeps its size.
+    pub fn become_like(&mut self, now: Instant, config: Config) {
+        self.settle(now);
+        self.config = Config { ring: self.config.ring, ..config };
+        self.wire.round();
+    }
+
+    /// The wire begins no frame before `until` (a pause frame); the one that it is at goes out. A later
+    /// call replaces an earlier one, so that `until` = `now` ends the pause (IEEE 802.3 annex 31B).
     pub fn pause(&mut self, now: Instant, until: Instant) {
-        self.advance(now);
-        self.wire.hold(until);
+        self.settle(now);
+        let from = if now < self.pause.until { self.pause.from } else { now };
+        self.pause = Pause { from, until: until.max(now) };
+    }
+
+    /// The card stalls: it begins no frame and tells nothing before `until`.
+    pub fn stall(&mut self, now: Instant, until: Instant) {
+        self.pause(now, until);
+        self.quiet_until = self.quiet_until.max(until);
+    }
+
+    /// The link goes up or down. A frame that was on the wire is sent anew.
+    pub fn set_link(&mut self, now: Instant, up: bool) {
+        self.settle(now);
+        match (up, self.down_since) {
+            (true, Some(_)) => {
+                self.wire.hold(now);
+                self.down_since = None;
+            }
+            (false, None) => self.down_since = Some(now),
+            _ => {}
+        }
     }
 
     /// Descriptors free in the ring.
@@ -110,48 +204,97 @@ impl Nic {
     /// # Errors
     /// The frame, when the ring has no room for it.
     pub fn submit(&mut self, now: Instant, frame: Frame) -> Result<(), Frame> {
+        self.submit_tso(now, frame, frame.bytes)
+    }
+
+    /// Puts a frame for the TSO engine into the ring at `now`: its `bytes` are those of all segments
+    /// on the wire, `segment` those of each but the last.
+    ///
+    /// # Errors
+    /// The frame, when the ring has no room for it.
+    pub fn submit_tso(&mut self, now: Instant, frame: Frame, segment: u32) -> Result<(), Frame> {
         if frame.descriptors > self.room() {
             return Err(frame);
         }
         self.in_ring += frame.descriptors;
-        self.waiting.push_back((now, frame));
+        self.waiting.push_back(Waiting { submitted: now, frame, segment: segment.max(1), sent: 0 });
         Ok(())
     }
 
     /// Looks at the ring: what the card has told by `now` and was not seen before.
     pub fn reap(&mut self, now: Instant) -> Reaped {
-        self.advance(now);
-        let mut reaped = Reaped::default();
-        while let Some((told, count)) = self.batch()
-            && told <= now
-        {
-            for (_, frame) in self.completing.drain(..count) {
-                reaped.bytes += frame.bytes;
-                reaped.descriptors += frame.descriptors;
-            }
-        }
-        self.in_ring -= reaped.descriptors;
-        reaped
+        self.settle(now);
+        self.in_ring -= self.told.descriptors;
+        std::mem::take(&mut self.told)
     }
 
-    /// The truth log: every frame that has left since the last call, oldest first.
+    /// Whether the device is done with the descriptor `offset` places ahead of the next one to be
+    /// filled (`rte_eth_tx_descriptor_status`); none beyond the ring.
+    pub fn is_done(&mut self, now: Instant, offset: u32) -> Option<bool> {
+        self.settle(now);
+        (offset < self.config.ring).then(|| offset < self.room() + self.told.descriptors)
+    }
+
+    /// The truth log: all that has left since the last call, oldest first.
     pub fn left(&mut self) -> impl Iterator<Item = Left> {
         self.left.drain(..)
     }
 
+    /// Does what is due by `now`.
+    fn settle(&mut self, now: Instant) {
+        self.advance(now);
+        while let Some((at, count)) = self.batch()
+            && at.max(self.quiet_until) <= now
+        {
+            for (_, completion) in self.completing.drain(..count) {
+                self.told.add(completion);
+            }
+        }
+    }
+
     /// Sends what can have left by `now`.
     fn advance(&mut self, now: Instant) {
-        let rate = self.config.rate.bits_per_sec();
-        while let Some((submitted, frame)) = self.waiting.front().copied() {
-            let Some(left) = self.wire.sent(submitted, frame.bytes, rate).filter(|wire| wire.end() <= now)
-            else {
-                return;
+        while let Some(next) = self.waiting.front().copied() {
+            let (part, wire) = match self.down_since {
+                Some(since) => (next.rest(), self.lost(next.submitted.max(since))),
+                None => {
+                    let paused = self.pause.resume(next.submitted.max(self.wire.end()));
+                    let rate = self.config.rate.bits_per_sec();
+                    (next.part(), self.wire.sent(paused.unwrap_or(next.submitted), next.part(), rate))
+                }
             };
-            self.wire = left;
-            self.waiting.pop_front();
-            self.left.push_back(Left { submitted, left: left.end(), frame });
+            let Some(wire) = wire.filter(|wire| wire.end() <= now) else { return };
+            self.wire = wire;
+            self.leave(next, part);
+        }
+    }
+
+    /// The wire after a frame that the link lost at `at`; none where it waits for the link.
+    fn lost(&self, at: Instant) -> Option<Wire> {
+        let mut wire = self.wire;
+        wire.hold(at);
+        (self.config.link_down == LinkDown::Flush).then_some(wire)
+    }
+
+    /// `part` bytes of the first frame in the ring have left.
+    fn leave(&mut self, next: Waiting, part: u32) {
+        let left = self.wire.end();
+        let ends = part == next.rest();
+        let frame = Frame { bytes: part, descriptors: if ends { next.frame.descriptors } else { 0 } };
+        self.left.push_back(Left { submitted: next.submitted, left, frame, sent: self.down_since.is_none() });
+        if !ends {
+            if let Some(first) = self.waiting.front_mut() {
+                first.sent += part;
+            }
+            return;
+        }
+        self.waiting.pop_front();
+        let Frame { bytes, descriptors } = next.frame;
+        self.silent.add(Reaped { frames: 1, bytes, descriptors });
+        if self.silent.descriptors >= self.config.rs_thresh {
             let previous = self.completing.back().map_or(Instant::ZERO, |(at, _)| *at);
-            self.completing.push_back(((left.end() + self.config.delay).max(previous), frame));
+            let at = (left + self.config.delay).max(previous);
+            self.completing.push_back((at, std::mem::take(&mut self.silent)));
         }
     }
 
@@ -167,29 +310,37 @@ impl Nic {
     }
 }
 
-impl Wire {
-    /// The wire after a frame of `bytes` that was there from `submitted` on.
-    fn sent(self, submitted: Instant, bytes: u32, rate: u64) -> Option<Self> {
-        let start = if submitted.as_nanos() > self.idle {
-            Self { idle: submitted.as_nanos(), rest: 0 }
-        } else {
-            self
-        };
-        let owed = u128::from(bytes) * 8_000_000_000 + u128::from(start.rest);
-        let nanos = u64::try_from(owed.checked_div(rate.into())?).ok()?;
-        Some(Self { idle: start.idle.saturating_add(nanos), rest: (owed % u128::from(rate)) as u64 })
-    }
-
-    fn end(self) -> Instant {
-        Instant::from_nanos(self.idle + u64::from(self.rest > 0))
-    }
-
-    fn hold(&mut self, until: Instant) {
-        if until.as_nanos() > self.idle {
-            *self = Self { idle: until.as_nanos(), rest: 0 };
-        }
+impl Pause {
+    /// When a frame begins that could at `start` but may not.
+    fn resume(self, start: Instant) -> Option<Instant> {
+        (self.from <= start && start < self.until).then_some(self.until)
     }
 }
+
+impl Waiting {
+    /// Bytes that leave next.
+    fn part(&self) -> u32 {
+        self.segment.min(self.rest())
+    }
+
+    /// Bytes that have not left.
+    fn rest(&self) -> u32 {
+        self.frame.bytes - self.sent
+    }
+}
+
+impl Reaped {
+    fn add(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+        self.descriptors += other.descriptors;
+    }
+}
+
+/// IEEE 802.3 without FCS.
+const MIN_FRAME: u32 = 60;
+/// FCS, preamble with delimiter, gap.
+const FRAMING: u32 = 4 + 8 + 12;
 
 #[cfg(test)]
 mod tests {
@@ -199,13 +350,7 @@ mod tests {
 
     /// 1 Gbit/s: a frame takes 10 us.
     fn config() -> Config {
-        Config {
-            rate: Rate::from_bits_per_sec(1_000_000_000),
-            ring: 4,
-            delay: Duration::ZERO,
-            tx_usecs: Duration::ZERO,
-            tx_frames: 1,
-        }
+        Config { ring: 4, ..Config::default() }
     }
 
     fn at(micros: u64) -> Instant {
@@ -267,9 +412,101 @@ mod tests {
     #[test]
     fn a_pause_holds_the_wire() {
         let mut nic = Nic::new(config());
-        nic.pause(at(0), at(1_000));
-        nic.submit(at(1), FRAME).unwrap();
-        assert_eq!(frames_at(&mut nic, 1_009), 0);
+        nic.submit(at(0), FRAME).unwrap();
+        nic.submit(at(0), FRAME).unwrap();
+        nic.pause(at(5), at(1_000));
+        assert_eq!(frames_at(&mut nic, 1_009), 1, "the frame that it is at goes out");
         assert_eq!(frames_at(&mut nic, 1_010), 1);
+        nic.pause(at(1_020), at(5_000));
+        nic.submit(at(1_030), FRAME).unwrap();
+        nic.pause(at(2_000), at(2_000));
+        assert_eq!(frames_at(&mut nic, 2_010), 1, "the pause was taken back");
+    }
+
+    #[test]
+    fn a_stall_holds_the_wire_and_the_completions() {
+        let mut nic = Nic::new(Config { delay: Duration::from_micros(50), ..config() });
+        for _ in 0..3 {
+            nic.submit(at(0), FRAME).unwrap();
+        }
+        assert_eq!(nic.is_done(at(59), 3), Some(false));
+        nic.stall(at(60), at(500));
+        assert_eq!(frames_at(&mut nic, 499), 1, "told before the stall");
+        assert_eq!(frames_at(&mut nic, 500), 2, "had left by then");
+        nic.submit(at(500), FRAME).unwrap();
+        assert_eq!(frames_at(&mut nic, 560), 1);
+    }
+
+    #[test]
+    fn only_descriptors_with_the_rs_bit_complete() {
+        let mut nic = Nic::new(Config { ring: 100, rs_thresh: 8, ..config() });
+        for _ in 0..20 {
+            nic.submit(at(0), FRAME).unwrap();
+        }
+        assert_eq!(frames_at(&mut nic, 79), 0);
+        assert_eq!(frames_at(&mut nic, 80), 8);
+        assert_eq!(frames_at(&mut nic, 1_000), 8, "four have left and are not told");
+        nic.submit(at(1_000), Frame { descriptors: 4, ..FRAME }).unwrap();
+        assert_eq!(nic.reap(at(1_010)), Reaped { frames: 5, bytes: 6_250, descriptors: 8 });
+    }
+
+    #[test]
+    fn the_tso_engine_sends_segments_and_completes_the_frame() {
+        let mut nic = Nic::new(config());
+        nic.submit_tso(at(0), Frame { bytes: 3_000, descriptors: 2 }, 1_250).unwrap();
+        nic.submit(at(0), FRAME).unwrap();
+        assert_eq!(nic.reap(at(23)), Reaped::default());
+        assert_eq!(nic.reap(at(24)), Reaped { frames: 1, bytes: 3_000, descriptors: 2 });
+        nic.reap(at(100));
+        let left: Vec<_> = nic.left().map(|it| (it.left, it.frame.bytes, it.frame.descriptors)).collect();
+        assert_eq!(left, [(at(10), 1_250, 0), (at(20), 1_250, 0), (at(24), 500, 2), (at(34), 1_250, 1)]);
+    }
+
+    /// As `rte_eth_tx_descriptor_status` has it: the place to be filled next is offset 0, the oldest
+    /// frame is the farthest ahead.
+    #[test]
+    fn a_descriptor_is_done_once_its_completion_is_told() {
+        let mut nic = Nic::new(config());
+        let done = |nic: &mut Nic, micros| [0, 1, 2, 3].map(|n| nic.is_done(at(micros), n).unwrap());
+        assert_eq!(done(&mut nic, 0), [true; 4]);
+        for _ in 0..3 {
+            nic.submit(at(0), FRAME).unwrap();
+        }
+        assert_eq!(done(&mut nic, 9), [true, false, false, false]);
+        assert_eq!(done(&mut nic, 10), [true, true, false, false], "told, not yet reaped");
+        assert_eq!(nic.reap(at(10)).descriptors, 1);
+        assert_eq!(done(&mut nic, 10), [true, true, false, false]);
+        assert_eq!(nic.is_done(at(10), 4), None);
+    }
+
+    #[test]
+    fn a_link_that_goes_down_keeps_or_flushes_the_ring() {
+        for link_down in [LinkDown::Keep, LinkDown::Flush] {
+            let mut nic = Nic::new(Config { link_down, ..config() });
+            for _ in 0..3 {
+                nic.submit(at(0), FRAME).unwrap();
+            }
+            nic.set_link(at(15), false);
+            nic.submit(at(20), FRAME).unwrap();
+            assert_eq!(frames_at(&mut nic, 30), if link_down == LinkDown::Keep { 1 } else { 4 });
+            nic.set_link(at(1_000), true);
+            nic.submit(at(1_001), FRAME).unwrap();
+            nic.reap(at(2_000));
+            assert_eq!(nic.room(), 4);
+            let left: Vec<_> = nic.left().map(|it| (it.left, it.sent)).collect();
+            assert_eq!(
+                left,
+                match link_down {
+                    LinkDown::Keep => [10, 1_010, 1_020, 1_030, 1_040].map(|left| (at(left), true)),
+                    LinkDown::Flush => [(10, true), (15, false), (15, false), (20, false), (1_011, true)]
+                        .map(|(left, sent)| (at(left), sent)),
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn framing_is_that_of_ethernet() {
+        assert_eq!([0, 60, 61, 1_514].map(on_wire), [84, 84, 85, 1_538]);
     }
 }

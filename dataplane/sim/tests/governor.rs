@@ -1,62 +1,12 @@
 //! The governor and stock byte queue limits in front of the modelled card, always backlogged.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use shaper::conformance::Linux;
-use shaper::dql::{Dql, Governor, Params};
+use shaper::dql;
 use shaper::rng::{Rng, SplitMix};
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
-use sim::nic::{Config, Frame, Nic, Reaped};
-
-/// What stands between a backlog and the ring.
-trait Limiter {
-    fn completed(&mut self, now: Instant, reaped: Reaped);
-    fn ready(&self) -> bool;
-    fn queued(&mut self, now: Instant, frame: Frame);
-    fn held(&mut self) {}
-    fn limit(&self) -> u64;
-}
-
-struct Governed(Governor);
-
-impl Limiter for Governed {
-    fn completed(&mut self, now: Instant, reaped: Reaped) {
-        if reaped.bytes > 0 {
-            self.0.completed(now, 0, reaped.bytes, reaped.descriptors);
-        }
-        self.0.turn(now);
-    }
-    fn ready(&self) -> bool {
-        self.0.ready()
-    }
-    fn queued(&mut self, now: Instant, frame: Frame) {
-        self.0.queued(now, 0, frame.bytes);
-    }
-    fn held(&mut self) {
-        self.0.held();
-    }
-    fn limit(&self) -> u64 {
-        self.0.limit().into()
-    }
-}
-
-/// As a Linux driver uses it: one decision per reap; jiffies at HZ 250.
-struct Stock(Dql<Linux>);
-
-impl Limiter for Stock {
-    fn completed(&mut self, now: Instant, reaped: Reaped) {
-        self.0.completed(now.as_nanos() / 4_000_000, reaped.bytes).unwrap();
-    }
-    fn ready(&self) -> bool {
-        self.0.available() >= 0
-    }
-    fn queued(&mut self, now: Instant, frame: Frame) {
-        self.0.queued(now.as_nanos() / 4_000_000, frame.bytes).unwrap();
-    }
-    fn limit(&self) -> u64 {
-        self.0.limit().into()
-    }
-}
+use sim::net::rig::limiter::{Limit, Limiter};
+use sim::nic::{Config, Frame, Nic};
 
 /// What one run came to.
 struct Outcome {
@@ -76,10 +26,10 @@ struct Bars {
 }
 
 /// A backlog, a limiter, a card, and an owner that polls every 2 to 8 us.
-struct Bench<L> {
+struct Bench {
     config: Config,
     nic: Nic,
-    limiter: L,
+    limiter: Limiter,
     rng: SplitMix,
     now: Instant,
     /// Frame sizes in turn.
@@ -91,12 +41,12 @@ struct Bench<L> {
     next_gap: Instant,
 }
 
-impl<L: Limiter> Bench<L> {
-    fn new(config: Config, limiter: L) -> Self {
+impl Bench {
+    fn new(config: Config, limit: Limit) -> Self {
         Self {
             config,
             nic: Nic::new(config),
-            limiter,
+            limiter: Limiter::new(limit, config.ring),
             rng: SplitMix::new(7, 11),
             now: Instant::ZERO,
             sizes: FULL,
@@ -104,6 +54,13 @@ impl<L: Limiter> Bench<L> {
             backlog: true,
             in_flight: 0,
             next_gap: Instant::MAX,
+        }
+    }
+
+    fn stats(&self) -> dql::Stats {
+        match &self.limiter {
+            Limiter::Governed(governor) => *governor.stats(),
+            _ => panic!("not governed"),
         }
     }
 
@@ -120,7 +77,7 @@ impl<L: Limiter> Bench<L> {
         let mut outcome = Outcome { share: 0.0, limit: 0, in_flight: 0, residence: 0 };
         while self.now < end {
             self.turn();
-            outcome.limit = outcome.limit.max(self.limiter.limit());
+            outcome.limit = outcome.limit.max(self.limiter.limit().unwrap().into());
             outcome.in_flight = outcome.in_flight.max(self.in_flight);
             for left in self.nic.left().filter(|left| left.left >= start) {
                 sent += u64::from(left.frame.bytes);
@@ -154,7 +111,7 @@ impl<L: Limiter> Bench<L> {
             if self.nic.submit(self.now, frame).is_err() {
                 return;
             }
-            self.limiter.queued(self.now, frame);
+            self.limiter.queued(self.now, frame.bytes);
             self.in_flight += u64::from(frame.bytes);
             self.next_size = (self.next_size + 1) % self.sizes.len();
         }
@@ -175,13 +132,8 @@ impl<L: Limiter> Bench<L> {
     }
 }
 
-fn governed(config: Config) -> Bench<Governed> {
-    let params = Params { ring: config.ring, ..Params::default() };
-    Bench::new(config, Governed(Governor::new(params, 1, Instant::ZERO)))
-}
-
-fn stock(config: Config) -> Bench<Stock> {
-    Bench::new(config, Stock(Dql::new(0, 250)))
+fn governed(config: Config) -> Bench {
+    Bench::new(config, Limit::Governed)
 }
 
 fn bytes_per_nano(config: Config) -> f64 {
@@ -232,6 +184,7 @@ fn card(rate: u64, delay: u64, tx_usecs: u64, tx_frames: usize) -> Config {
         delay: Duration::from_micros(delay),
         tx_usecs: Duration::from_micros(tx_usecs),
         tx_frames,
+        ..Config::default()
     }
 }
 
@@ -245,7 +198,7 @@ fn the_wire_is_full_and_the_ring_is_short() {
             let mut bench = governed(config);
             bench.run(1_200);
             let outcome = bench.run(1_000);
-            let mut stock = stock(config);
+            let mut stock = Bench::new(config, Limit::Stock(0));
             stock.run(300);
             table += &row(config, &outcome, &stock.run(300));
             check(config, FULL, &outcome);
@@ -320,12 +273,12 @@ fn a_late_lcore_is_not_taken_for_a_late_device() {
             let config = card(rate, delay, tx_usecs, tx_frames);
             let mut bench = governed(config);
             bench.run(1_000);
-            let quiet = bench.limiter.0.stats().late_polls;
+            let quiet = bench.stats().late_polls;
             bench.gaps();
             let outcome = bench.run(4_000);
             let Bars { bytes, .. } = bars(config, FULL);
             assert!(outcome.limit as f64 <= bytes * 1.1, "{} > {bytes}: {config:?}", outcome.limit);
-            let stats = bench.limiter.0.stats();
+            let stats = bench.stats();
             assert!(quiet < 10 && stats.late_polls > quiet + 10, "{stats:?}");
             assert!(stats.late_time > Duration::from_millis(100), "{stats:?}");
         }

@@ -36,6 +36,10 @@ pub struct PortInfo {
     pub rx_ring: RingLimits,
     /// Limits of a transmit ring.
     pub tx_ring: RingLimits,
+    /// Most buffers of a packet that the port shall cut; 65535 if the driver states no limit.
+    pub tso_segs: u16,
+    /// Most buffers of a packet that it shall not cut, likewise.
+    pub mtu_segs: u16,
     /// What it can do on receive.
     pub rx_offloads: RxOffloads,
     /// What it can do on transmit.
@@ -92,6 +96,8 @@ impl PortInfo {
             max_tx_queues: raw.max_tx_queues,
             rx_ring: limits(&raw.rx_desc_lim),
             tx_ring: limits(&raw.tx_desc_lim),
+            tso_segs: stated(raw.tx_desc_lim.nb_seg_max),
+            mtu_segs: stated(raw.tx_desc_lim.nb_mtu_seg_max),
             rx_offloads: RxOffloads::from_bits(raw.rx_offload_capa),
             tx_offloads: TxOffloads::from_bits(raw.tx_offload_capa),
             switch: (raw.switch_info.domain_id != NO_SWITCH).then(|| Switch {
@@ -137,6 +143,11 @@ impl fmt::Debug for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// A limit, where 0 means that there is none.
+fn stated(limit: u16) -> u16 {
+    if limit == 0 { u16::MAX } else { limit }
 }
 
 /// What ethdev itself takes for the overhead: the difference where the driver states one, else

@@ -13,7 +13,6 @@ use engine::egress::Egress;
 use engine::gate::{self, Gate, GatePage};
 use engine::plan::GovernorPlan;
 use shaper::flow::hash::FlowHasher;
-use shaper::gso::Split;
 use shaper::qdisc::{Params, Qdisc, fifo};
 use shaper::rate::Overhead;
 use shaper::rng::SplitMix;
@@ -55,7 +54,7 @@ fn second_of_backlog(
     let from = Ring::create(eal, &format!("vgov-from{number}"), 64).unwrap();
     let mut source = Running::start(Ring::port(eal, &format!("vgov{number}"), &to, &from).unwrap(), pool);
 
-    let mut direction = governed(&mut source, &mut virtio, nudge);
+    let mut direction = governed(&mut source, &mut virtio, pool, nudge);
     let (mut taken, mut burst) = (0, Burst::new());
     for step in 0..100_000 {
         while direction.waiting().packets + u64::from(to.len()) < 300 {
@@ -83,7 +82,7 @@ fn second_of_backlog(
 }
 
 /// From the first queue into the second, as the driver's name says, or with another nudge.
-fn governed(from: &mut Running, to: &mut Running, other: Option<Nudge>) -> Direction {
+fn governed(from: &mut Running, to: &mut Running, pool: &Mempool, other: Option<Nudge>) -> Direction {
     let Choice { source, nudge, .. } = drivers::choose(&to.port.info().unwrap().driver);
     let nudge = other.unwrap_or(nudge);
     let (rx, tx) = (from.rx.take().unwrap(), to.tx.take().unwrap());
@@ -100,6 +99,6 @@ fn governed(from: &mut Running, to: &mut Running, other: Option<Nudge>) -> Direc
     let qdisc = Qdisc::new(&params, 501).unwrap();
     let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2));
     let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&params), &[]);
-    let settings = Settings { mtu: 1500, link_down_hold: Duration::from_millis(100), split: Split::AUTO };
-    Direction::new(rx, tx, classifier, egress, settings).governed(gate)
+    let settings = Settings { link_down_hold: Duration::from_millis(100), ..Settings::default() };
+    Direction::new(rx, tx, classifier, egress, settings, pool).governed(gate)
 }

@@ -1,14 +1,19 @@
 //! No allocation on the packet path after start, whatever happens on it.
 
-use crate::frames::{self, arp, udp};
+use crate::frames::{self, Tcp, arp, udp};
 use crate::rig::{Plan, Rig, ms};
 use allocation_counter::measure;
+use dpdk::mbuf::flags;
 use dpdk::testing::eal;
+use dpdk::{Mbuf, TxOffload};
 use engine::counters::Loss;
 use engine::mailbox::Command;
 use engine::page::Page;
 use engine::plan::{CompleteOn, GovernorPlan};
+use engine::split::offload::Offload;
+use shaper::gso::{Refusal, Split};
 use shaper::packet::DropReason;
+use shaper::rng::{Rng, SplitMix};
 use shaper::time::Duration;
 
 #[test]
@@ -64,11 +69,55 @@ fn thousands_of_turns_allocate_nothing() {
     // The measure is one of a loop that did everything it can do.
     let (first, second) = (rig.counters(0), rig.counters(1));
     assert!(first.rewritten > 0 && second.short_bursts > 0);
-    for loss in [Loss::Oversize, Loss::LinkDown, Loss::Qdisc(DropReason::Codel), Loss::Stop] {
+    for loss in [Loss::Uncut(Refusal::Unmarked), Loss::LinkDown, Loss::Qdisc(DropReason::Codel), Loss::Stop] {
         assert!(rig.lost(0, loss) > 0, "{}", loss.name());
     }
     assert!(rig.lost(2, Loss::Qdisc(DropReason::OverLimit)) > 0);
     assert!(rig.page().directions[0].control.sent.packets > 0 && rig.control.page().is_some());
+    rig.finish();
+}
+
+/// Cut on the way in and late, deferred, left to the port, merged, lost for want of buffers.
+#[test]
+fn super_packets_allocate_nothing() {
+    let eal = eal();
+    let tso = Offload { tso_v4: true, ..Offload::NONE };
+    let cut = Plan { offload: tso, piece_buffers: 127, outlet: 64, ..Plan::default() }.at(1_000_000_000);
+    let mut rig = Rig::new(&eal, &[cut, Plan { gro: true, ..Plan::default() }]);
+    let mut rng = SplitMix::new(1, 2);
+    let large = Tcp::noise(1, 40 * 1_448, &mut || rng.next_u16());
+    let (whole, segments): (_, Vec<_>) =
+        (large.frame(), large.segments(1_448).iter().map(Tcp::frame).collect());
+    let info = measure(|| {
+        rig.run(ms(0), ms(200), Duration::from_micros(100), |rig, now| {
+            let turn = now.as_nanos() / 100_000;
+            if turn % 5 == 0 {
+                for _ in 0..1 + turn % 3 {
+                    let Ok(mut packet) = Mbuf::from_bytes(&rig.lanes[0].pool, &whole) else { continue };
+                    packet.set_ol_flags(flags::RX_LRO);
+                    packet.set_tx_offload(TxOffload { tso_segsz: 1_448, ..TxOffload::default() });
+                    rig.lanes[0].feed_mbuf(packet);
+                }
+                segments.iter().for_each(|segment| assert!(rig.lanes[1].feed(segment)));
+            }
+            let split = match turn % 400 {
+                100 => Some(Split::Always),
+                200 => Some(Split::AUTO),
+                _ => None,
+            };
+            if let Some(split) = split {
+                let _ = rig.control.send(Command::Split { direction: 0, split });
+            }
+            rig.lanes.iter_mut().for_each(|lane| {
+                lane.drain();
+            });
+        });
+        rig.worker.flush();
+    });
+    assert_eq!((info.count_total, info.bytes_total), (0, 0), "{info:?}");
+    let supers = rig.counters(0).supers;
+    assert!(supers.deferred > 0 && supers.late_cuts > 0 && supers.tso.packets > 0, "{supers:?}");
+    assert!(rig.lost(0, Loss::NoBuffer) > 0 && rig.counters(1).supers.merged > 1_000);
     rig.finish();
 }
 

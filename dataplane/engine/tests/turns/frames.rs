@@ -93,7 +93,8 @@ pub fn arp() -> Vec<u8> {
 
 /// One's complement sum of the 16-bit words: 0xffff over a header with a right checksum.
 pub fn sum(header: &[u8]) -> u16 {
-    let words = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let words =
+        header.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |low| u32::from(*low)));
     let sum: u32 = words.sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     ((sum & 0xffff) + (sum >> 16)) as u16
@@ -107,4 +108,83 @@ pub fn seq(frame: &[u8]) -> u32 {
 /// The UDP source port of an untagged frame, less 1024.
 pub fn flow(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[34], frame[35]]) - 1024
+}
+
+/// A TCP segment, or many as one packet.
+#[derive(Clone, Debug)]
+pub struct Tcp {
+    pub v6: bool,
+    pub tag: Option<u16>,
+    pub flow: u16,
+    pub id: u16,
+    pub seq: u32,
+    pub flags: u8,
+    pub ds: u8,
+    pub options: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
+pub const CWR: u8 = 0x80;
+pub const ACK: u8 = 0x10;
+pub const PSH: u8 = 0x08;
+pub const FIN: u8 = 0x01;
+
+impl Tcp {
+    /// An acknowledgement with timestamps and `len` bytes of noise.
+    pub fn noise(flow: u16, len: usize, rng: &mut impl FnMut() -> u16) -> Self {
+        let mut options = vec![1, 1, 8, 10];
+        options.extend((0..8).map(|_| rng() as u8));
+        let (id, seq) = (rng(), u32::from(rng()) << 16 | u32::from(rng()));
+        let payload = (0..len.div_ceil(2)).flat_map(|_| rng().to_be_bytes()).take(len).collect();
+        Self { v6: false, tag: None, flow, id, seq, flags: ACK, ds: 0, options, payload }
+    }
+
+    /// The frame, all checksums right. Length fields of IPv4 hold 65535 bytes at most.
+    pub fn frame(&self) -> Vec<u8> {
+        let mut tcp = vec![];
+        tcp.extend((1024 + self.flow).to_be_bytes());
+        tcp.extend(5001u16.to_be_bytes());
+        tcp.extend(self.seq.to_be_bytes());
+        tcp.extend([0, 0, 0, 7, (5 + self.options.len() / 4) as u8 * 16, self.flags, 1, 0, 0, 0, 0, 0]);
+        tcp.extend(&self.options);
+        tcp.extend(&self.payload);
+        let mut packet = match self.v6 {
+            true => ipv6(6, self.ds, 64, &tcp),
+            false => ipv4(6, self.ds, 64, 0x4000, &tcp),
+        };
+        let (at, addresses) = if self.v6 { (40, 8..40) } else { (20, 12..20) };
+        if !self.v6 {
+            packet[4..6].copy_from_slice(&self.id.to_be_bytes());
+            packet[10..12].fill(0);
+            let checksum = !sum(&packet[..20]);
+            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        let pseudo = [&packet[addresses], &[0, 6], &(tcp.len() as u16).to_be_bytes()].concat();
+        let checksum = !sum(&[&pseudo[..], &tcp].concat());
+        packet[at + 16..at + 18].copy_from_slice(&checksum.to_be_bytes());
+        let ethertype = if self.v6 { 0x86dd } else { 0x0800 };
+        match self.tag {
+            Some(id) => ethernet(0x8100, &vlan(id, ethertype, &packet)),
+            None => ethernet(ethertype, &packet),
+        }
+    }
+
+    /// What a sender without offload would have sent: segments of `mss` bytes.
+    pub fn segments(&self, mss: usize) -> Vec<Self> {
+        let last = self.payload.len().div_ceil(mss) - 1;
+        let segment = |(i, payload): (usize, &[u8])| Self {
+            id: self.id.wrapping_add(i as u16),
+            seq: self.seq.wrapping_add((i * mss) as u32),
+            flags: self.flags
+                & if i == 0 { 0xff } else { !CWR }
+                & if i == last { 0xff } else { !(PSH | FIN) },
+            payload: payload.to_vec(),
+            ..self.clone()
+        };
+        self.payload.chunks(mss).enumerate().map(segment).collect()
+    }
+
+    pub fn header_len(&self) -> usize {
+        14 + self.tag.map_or(0, |_| 4) + if self.v6 { 40 } else { 20 } + 20 + self.options.len()
+    }
 }

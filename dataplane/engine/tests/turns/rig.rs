@@ -1,18 +1,20 @@
 //! Directions between rings, and the books of every one of them.
 
 use dpdk::testing::TestEal;
-use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring};
+use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring, TxOffloads};
 use engine::classify::{Classifier, Wants};
 use engine::completion::source::{Nudge, Source};
 use engine::counters::{Counters, Loss, Tally};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
+use engine::frame;
 use engine::gate::{self, Gate};
 use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
 use engine::plan::GovernorPlan;
-use engine::pool;
+use engine::pool::{self, PieceSum};
 use engine::sojourn::Sojourn;
+use engine::split::offload::Offload;
 use engine::worker::Worker;
 use shaper::flow::hash::FlowHasher;
 use shaper::flow::rules::Rule;
@@ -38,6 +40,8 @@ pub struct Lane {
     pub outlet: Ring,
     /// Where its packets come from, as a NIC would take them.
     pub pool: Mempool,
+    /// What pieces of super-packets are made of.
+    pub pieces: Mempool,
     /// Where frames of others get a first segment from.
     pub heads: Mempool,
     /// Put into the inlet so far, and taken from the outlet.
@@ -59,7 +63,15 @@ pub struct Plan {
     pub outlet: u32,
     /// Sends into net_null, which takes packets of one segment only and has no outlet to look into.
     pub into_null: bool,
+    /// The outlet's port is told to send packets of one buffer only.
+    pub single_buffer: bool,
     pub rules: &'static [Rule],
+    pub split: Split,
+    pub gro: bool,
+    /// What the outlet's port is taken to do; net_ring passes everything on as it is.
+    pub offload: Offload,
+    /// Buffers for pieces of super-packets.
+    pub piece_buffers: u32,
     /// Keeps the outlet short, with completions from `source`.
     pub governor: Option<GovernorPlan>,
     pub source: Source,
@@ -76,7 +88,12 @@ impl Default for Plan {
             mbufs: 2047,
             outlet: 2048,
             into_null: false,
+            single_buffer: false,
             rules: &[],
+            split: Split::AUTO,
+            gro: false,
+            offload: Offload::NONE,
+            piece_buffers: 4095,
             governor: None,
             source: Source::Held,
             wire: None,
@@ -156,7 +173,11 @@ impl<'a> Rig<'a> {
         for (lane, direction) in self.lanes.iter().zip(self.worker.directions()) {
             let counters = direction.counters();
             let accounted = counters.sent.plus(counters.losses.total()).plus(direction.waiting());
-            assert_eq!(counters.received, accounted, "received = sent + lost + waiting: {counters:?}");
+            assert_eq!(
+                counters.received.plus(counters.added),
+                accounted.plus(counters.removed),
+                "received + added - removed = sent + lost + waiting: {counters:?}"
+            );
             let inside = u64::from(lane.inlet.len());
             assert_eq!(lane.fed.packets, counters.received.packets + inside, "fed = received + in the inlet");
             assert!(lane.fed.bytes >= counters.received.bytes);
@@ -215,7 +236,7 @@ impl<'a> Rig<'a> {
         drop(self.worker);
         for lane in &mut self.lanes {
             discard(&lane.inlet);
-            for pool in [&lane.pool, &lane.heads] {
+            for pool in [&lane.pool, &lane.heads, &lane.pieces] {
                 assert_eq!(pool.in_use(), 0, "mbufs are missing from the pool");
                 assert_eq!(pool.available(), pool.size());
             }
@@ -247,7 +268,11 @@ impl Lane {
         }
         let (mut rx, mut tx) = (Vec::new(), Vec::new());
         for port in &mut ports {
-            port.configure(&PortConfig::default(), &pool).unwrap();
+            let mut config = PortConfig::default();
+            if plan.single_buffer {
+                config.tx_offloads = TxOffloads::NONE;
+            }
+            port.configure(&config, &pool).unwrap();
             let started = port.start().unwrap();
             rx.extend(started.rx);
             tx.extend(started.tx);
@@ -263,9 +288,22 @@ impl Lane {
         let egress =
             Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&plan.qdisc));
         let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&plan.qdisc), plan.rules);
-        let settings = Settings { mtu: MTU, link_down_hold: HOLD, split: Split::AUTO };
-        let mut direction =
-            Direction::new(rx.swap_remove(0), tx.pop().unwrap(), classifier, egress, settings);
+        let tx = tx.pop().unwrap();
+        let config = MempoolConfig {
+            cache: 0,
+            data_room: PieceSum::data_room(tx.multi_segs()),
+            ..MempoolConfig::new(format!("lane{id}-pieces"), plan.piece_buffers)
+        };
+        let pieces = Mempool::create(eal, &config).unwrap();
+        let settings = Settings {
+            mtu: MTU,
+            link_down_hold: HOLD,
+            split: plan.split,
+            gro: plan.gro,
+            link_speed: None,
+            offload: plan.offload,
+        };
+        let mut direction = Direction::new(rx.swap_remove(0), tx, classifier, egress, settings, &pieces);
         if let Some(governor) = plan.governor {
             direction = direction.governed(Gate::new(gate::Settings {
                 plan: governor,
@@ -278,16 +316,8 @@ impl Lane {
                 wire: plan.wire.map(Rate::from_bits_per_sec),
             }));
         }
-        let lane = Self {
-            inlet,
-            outlet,
-            pool,
-            heads,
-            fed: Tally::default(),
-            taken: Tally::default(),
-            missed: 0,
-            ports,
-        };
+        let (fed, taken) = (Tally::default(), Tally::default());
+        let lane = Self { inlet, outlet, pool, pieces, heads, fed, taken, missed: 0, ports };
         (lane, direction)
     }
 
@@ -350,7 +380,7 @@ impl Lane {
         let mut burst = Burst::new();
         let count = self.outlet.dequeue_up_to(&mut burst, limit);
         for mbuf in burst.drain() {
-            self.taken.add(mbuf.pkt_len());
+            self.taken.add(frame::wire_len(&mbuf));
             each(&mbuf);
         }
         count

@@ -89,6 +89,8 @@ struct Window {
     /// The limit, or a full ring, kept frames back.
     held: bool,
     late: bool,
+    /// The shortest time from submission to completion.
+    shortest: Option<Duration>,
 }
 
 impl Default for Params {
@@ -176,6 +178,8 @@ impl<C: Conformance> Governor<C> {
         if let Some(submitted) = queue.take(taken) {
             self.pipe.delivered(now, taken, descriptors);
             if submitted >= self.polls.late_until() {
+                let took = now.since(submitted);
+                self.window.shortest = Some(self.window.shortest.map_or(took, |before| before.min(took)));
                 self.pipe.returned(now, submitted, taken, self.dql.limit());
             }
         }
@@ -246,7 +250,7 @@ impl<C: Conformance> Governor<C> {
     }
 
     fn judge(&mut self, now: Instant) {
-        let Window { start, completed, peak, held, late } = self.window;
+        let Window { start, completed, peak, held, late, shortest } = self.window;
         if late || self.pipe.probing().is_some() {
             self.stats.unjudged += 1;
             self.dql.completed_unjudged(ticks(now), completed);
@@ -256,7 +260,7 @@ impl<C: Conformance> Governor<C> {
             // Never an excess: what was completed had been taken from what was in flight.
             let _complete = self.dql.completed_over(ticks(now), completed, over);
         }
-        if held {
+        if held || self.pipe.is_standing(shortest) {
             self.pipe.backlogged(now.since(start), self.dql.limit());
         }
         self.window = Window::new(now, self.in_flight);
@@ -265,7 +269,7 @@ impl<C: Conformance> Governor<C> {
 
 impl Window {
     const fn new(start: Instant, in_flight: u32) -> Self {
-        Self { start, completed: 0, peak: in_flight, held: false, late: false }
+        Self { start, completed: 0, peak: in_flight, held: false, late: false, shortest: None }
     }
 }
 

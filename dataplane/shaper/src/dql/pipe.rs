@@ -6,6 +6,9 @@
 //! changed is forgotten: delay and batch after the second epoch; the rate after the third, because a
 //! delay that has grown takes the rate down with it.
 //!
+//! Backlogged is when frames are held back, and also when they stand in the device below a limit that
+//! was right once; light load is neither, and makes nothing forgotten.
+//!
 //! A standing queue hides the true delay: every frame takes as long as the queue before it. So each
 //! epoch ends with a probe: the limit goes down to 7/8 of what the shortest time of the epoch says,
 //! and further, in growing steps, as long as the device delivers as fast as before. When it does
@@ -153,6 +156,13 @@ impl Pipe {
         {
             self.step(probe, now.since(first), self.delivered - delivered, enough);
         }
+    }
+
+    /// Whether frames stand in the device: none came back sooner than a quarter, and what two polls may
+    /// differ by, over what is known.
+    pub(super) fn is_standing(&self, shortest: Option<Duration>) -> bool {
+        let (Some(shortest), Some(known)) = (shortest, self.delay()) else { return false };
+        (shortest - self.grain).as_nanos() / 5 * 4 > known.as_nanos()
     }
 
     /// `elapsed` more of backlogged time; may begin a probe.

@@ -146,6 +146,12 @@ impl<const N: usize> Gro<N> {
         Offer::Keep
     }
 
+    /// Ends all chains: a packet may be of any of their flows.
+    #[cold]
+    pub fn close(&mut self) {
+        self.open = [0; N];
+    }
+
     /// The packets of the burst that have been appended to, in the order in which they came.
     #[inline]
     pub fn merged(&self) -> impl Iterator<Item = Merged> + '_ {

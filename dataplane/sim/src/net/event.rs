@@ -30,6 +30,16 @@ impl<E> Events<E> {
         self.scheduled += 1;
     }
 
+    /// Schedules `event` for when it is `wanted`, unless it will happen early enough anyway: at `told`.
+    pub(super) fn tell(&mut self, told: &mut Instant, wanted: Option<Instant>, now: Instant, event: E) {
+        if let Some(at) = wanted.map(|at| at.max(now))
+            && at < *told
+        {
+            *told = at;
+            self.schedule(at, event);
+        }
+    }
+
     /// The next event, unless it is later than `until`.
     pub fn pop(&mut self, until: Instant) -> Option<(Instant, E)> {
         if self.heap.peek()?.at > until {
@@ -37,6 +47,15 @@ impl<E> Events<E> {
         }
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
+}
+
+/// Whether it was now that something was to be told; if so, it is.
+pub(super) fn is_due(told: &mut Instant, now: Instant) -> bool {
+    let is_due = *told == now;
+    if is_due {
+        *told = Instant::MAX;
+    }
+    is_due
 }
 
 impl<E> Default for Events<E> {

@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`world`] is all that happens; [`sender`] who sends, and who answers; [`line`] a
 //! discipline in front of a wire; [`discipline`] what may stand there; [`packet`] what travels;
-//! [`event`] the order of things; [`table`] how results are written down.
+//! [`rig`] is another world for experiments, with hosts that send super-packets and a card behind the
+//! discipline; [`event`] the order of things; [`table`] how results are written down.
 //!
 //! Contract. Everything is computed from the parameters and seeds: no clock, no thread, and no
 //! floating-point function beyond the four operations and the square root, so that a table is the
@@ -13,6 +14,7 @@ pub mod discipline;
 pub mod event;
 pub mod line;
 pub mod packet;
+pub mod rig;
 pub mod sender;
 pub mod table;
 pub mod world;
@@ -20,6 +22,7 @@ pub mod world;
 pub use discipline::{Discipline, cake, fifo, fq_codel, unshaped};
 pub use line::Line;
 pub use packet::Packet;
+pub use rig::Rig;
 pub use sender::{Sender, Source, Tcp};
 pub use table::Table;
 pub use world::{Direction, FlowSpec, Record, World};

@@ -151,6 +151,8 @@ pub const MSS: u32 = FRAME - HEADERS;
 pub const FRAME: u32 = 1_514;
 /// Bytes of the headers of a segment: Ethernet, IPv4, TCP with timestamps.
 pub const HEADERS: u32 = ETHERNET + 20 + 20 + STAMPS as u32;
+/// Bytes that a wire carries beside each frame: preamble, FCS and gap.
+pub const GAP: u32 = 24;
 const ETHERNET: u32 = 14;
 /// Bytes of the timestamp option with its padding.
 const STAMPS: usize = 12;

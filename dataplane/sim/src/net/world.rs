@@ -1,7 +1,7 @@
 //! All that happens: flows send through a line in one direction, receivers answer through the
 //! other, and what was seen is recorded.
 
-use super::event::Events;
+use super::event::{Events, is_due};
 use super::line::Line;
 use super::packet::{Body, Packet};
 use super::sender::{Receiver, Sender};
@@ -194,7 +194,7 @@ impl World {
             self.enter(packet);
         }
         let flow = &mut self.flows[number];
-        tell(&mut self.events, &mut flow.told[0], flow.sender.wants(), self.now, Event::Sender(number));
+        self.events.tell(&mut flow.told[0], flow.sender.wants(), self.now, Event::Sender(number));
     }
 
     fn answer(&mut self, number: usize) {
@@ -207,7 +207,7 @@ impl World {
             self.enter(Packet { flow: number, len, ds, sent: self.now, body });
         }
         let flow = &mut self.flows[number];
-        tell(&mut self.events, &mut flow.told[1], flow.receiver.wants(), self.now, Event::Receiver(number));
+        self.events.tell(&mut flow.told[1], flow.receiver.wants(), self.now, Event::Receiver(number));
     }
 
     /// A packet comes to the discipline of its direction.
@@ -259,7 +259,7 @@ impl World {
         }
         let busy = (line.free > now && line.discipline.packets() > 0).then_some(line.free);
         let wanted = busy.or_else(|| line.discipline.next_wakeup());
-        tell(&mut self.events, &mut line.asked, wanted, now, Event::Line(direction));
+        self.events.tell(&mut line.asked, wanted, now, Event::Line(direction));
     }
 
     fn arrive(&mut self, packet: Packet) {
@@ -328,27 +328,8 @@ impl Losses<'_> {
     }
 }
 
-/// Schedules `event` unless it will happen early enough anyway.
-fn tell(events: &mut Events<Event>, told: &mut Instant, wanted: Option<Instant>, now: Instant, event: Event) {
-    if let Some(at) = wanted.map(|at| at.max(now))
-        && at < *told
-    {
-        *told = at;
-        events.schedule(at, event);
-    }
-}
-
-/// Whether it was now that something was to be told; if so, it is.
-fn is_due(told: &mut Instant, now: Instant) -> bool {
-    let is_due = *told == now;
-    if is_due {
-        *told = Instant::MAX;
-    }
-    is_due
-}
-
 /// A hash of a number (the finalizer of SplitMix64).
-fn mix(number: u64) -> u32 {
+pub(super) fn mix(number: u64) -> u32 {
     let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

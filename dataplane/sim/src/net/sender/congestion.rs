@@ -7,6 +7,8 @@ use std::fmt::Debug;
 pub trait Congestion: Debug {
     /// Segments that may be on their way.
     fn window(&self) -> f64;
+    /// The window at which slow start ends (`ssthresh`).
+    fn threshold(&self) -> f64;
     /// `segments` were delivered while the window was what held the sender back.
     fn on_delivery(&mut self, now: Instant, segments: u32, rtt: Duration);
     /// A segment was lost or marked; once per window.

@@ -61,6 +61,10 @@ impl Congestion for Cubic {
         self.window
     }
 
+    fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
     fn on_delivery(&mut self, now: Instant, segments: u32, rtt: Duration) {
         let segments = f64::from(segments);
         if self.window < self.threshold {

@@ -9,6 +9,7 @@ pub mod cubic;
 pub mod receiver;
 pub mod reno;
 pub mod rtt;
+pub mod socket;
 pub mod source;
 pub mod tcp;
 
@@ -16,6 +17,7 @@ pub use congestion::Congestion;
 pub use cubic::Cubic;
 pub use receiver::Receiver;
 pub use reno::Reno;
+pub use socket::{SmallQueue, Socket, Train, Tso};
 pub use source::Source;
 pub use tcp::{Supply, Tcp};
 

@@ -28,6 +28,10 @@ impl Congestion for Reno {
         self.window
     }
 
+    fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
     fn on_delivery(&mut self, _now: Instant, segments: u32, _rtt: Duration) {
         let slow_start = self.window < self.threshold;
         self.window += if slow_start { f64::from(segments) } else { f64::from(segments) / self.window };

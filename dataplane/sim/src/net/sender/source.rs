@@ -58,11 +58,11 @@ impl Source {
         self
     }
 
-    pub(super) fn next(&self) -> Instant {
+    pub(in crate::net) fn next(&self) -> Instant {
         self.next
     }
 
-    pub(super) fn poll(&mut self, now: Instant) -> Option<u32> {
+    pub(in crate::net) fn poll(&mut self, now: Instant) -> Option<u32> {
         if now < self.next {
             return None;
         }

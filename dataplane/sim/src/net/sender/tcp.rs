@@ -3,13 +3,13 @@
 //! Loss recovery keeps a scoreboard (RFC 6675); a segment counts as lost when three that were sent
 //! after it have arrived (RFC 8985's order of transmission without its reordering window, so lost
 //! retransmissions are found too), or by timeout (RFC 6298). Connections are open from the start, and
-//! there is no receive window, no pacing and no tail loss probe.
+//! there is no receive window but [`Tcp::capped`], no pacing and no tail loss probe.
 
 use super::congestion::Congestion;
 use super::rtt::Rtt;
-use crate::net::packet::{Ack, Body, FRAME};
+use crate::net::packet::{Ack, Body, FRAME, MSS};
 use shaper::time::{Duration, Instant};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A sender.
 #[derive(Debug)]
@@ -24,8 +24,13 @@ pub struct Tcp {
     first: u64,
     board: VecDeque<Segment>,
     in_flight: usize,
-    lost: usize,
+    /// Numbers of the segments that count as lost.
+    lost: BTreeSet<u64>,
     sacked: usize,
+    /// Segments by the order of their transmissions, as far as losses have not been looked for.
+    order: VecDeque<(u64, u64)>,
+    /// The ranges beyond that the last answer told of.
+    told: [(u64, u64); 3],
     transmissions: u64,
     /// The latest transmission that has arrived, and one more.
     newest: u64,
@@ -41,6 +46,8 @@ pub struct Tcp {
     backoff: u32,
     /// When a segment was sent last.
     busy: Instant,
+    /// Segments that may be on their way, whatever the window is.
+    most: usize,
 }
 
 /// What there is to send.
@@ -86,8 +93,10 @@ impl Tcp {
             first: 0,
             board: VecDeque::new(),
             in_flight: 0,
-            lost: 0,
+            lost: BTreeSet::new(),
             sacked: 0,
+            order: VecDeque::new(),
+            told: [(0, 0); 3],
             transmissions: 0,
             newest: 0,
             answered: 0,
@@ -97,36 +106,77 @@ impl Tcp {
             timeout: None,
             backoff: 0,
             busy: Instant::ZERO,
+            most: usize::MAX,
         }
+    }
+
+    /// Never more than `segments` on their way: the receiver's window, or the buffer of the sender.
+    #[must_use]
+    pub fn capped(mut self, segments: usize) -> Self {
+        self.most = segments.max(1);
+        self
     }
 
     pub(super) fn poll(&mut self, now: Instant) -> Option<(u32, Body)> {
         let next = self.first + self.board.len() as u64;
-        if self.lost == 0 && next >= self.supplied {
+        if self.lost.is_empty() && next >= self.supplied {
             self.limited = false;
             return None;
         }
-        if self.in_flight >= (self.congestion.window() as usize).max(1) {
-            self.limited = true;
+        if self.room() == 0 {
+            self.held(true);
             return None;
         }
         let segment = Segment { transmission: self.transmissions, state: State::InFlight };
-        let retransmitted = self.board.iter_mut().zip(self.first..).find(|(it, _)| it.state == State::Lost);
-        let (number, cwr) = if self.lost > 0
-            && let Some((lost, number)) = retransmitted
+        let (number, cwr) = if let Some(number) = self.lost.pop_first()
+            && let Some(lost) = self.board.get_mut((number - self.first) as usize)
         {
             *lost = segment;
-            self.lost -= 1;
             (number, false)
         } else {
             self.board.push_back(segment);
             (next, std::mem::take(&mut self.cwr))
         };
+        self.order.push_back((segment.transmission, number));
         self.transmissions += 1;
         self.in_flight += 1;
         self.busy = now;
         self.timeout.get_or_insert(now + self.timeout_span());
         Some((FRAME, Body::Segment { number, cwr }))
+    }
+
+    /// Segments that may be sent now.
+    pub(super) fn room(&self) -> usize {
+        self.window().saturating_sub(self.in_flight)
+    }
+
+    /// Segments that may be on their way; at least one.
+    pub(super) fn window(&self) -> usize {
+        (self.congestion.window() as usize).max(1).min(self.most)
+    }
+
+    /// Whether a segment has to be sent again.
+    pub(super) fn repairs(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// The window, or something else, holds the sender back.
+    pub(super) fn held(&mut self, by_window: bool) {
+        self.limited = by_window && self.congestion.window() < self.most as f64;
+    }
+
+    /// Segments on their way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// A window a round, and a fifth more or in slow start as much again, in bytes per second:
+    /// `tcp_pacing_ca_ratio` and `tcp_pacing_ss_ratio` of ip-sysctl. `None` before the first round.
+    pub(super) fn pacing_rate(&self) -> Option<u64> {
+        let round = self.rtt.smoothed().as_nanos();
+        let percent = if self.congestion.window() < self.congestion.threshold() / 2.0 { 200 } else { 120 };
+        let bytes = self.window() as u64 * u64::from(MSS) * percent / 100;
+        (bytes * 1_000_000_000).checked_div(round)
     }
 
     pub(super) fn on_ack(&mut self, now: Instant, ack: &Ack) {
@@ -143,7 +193,7 @@ impl Tcp {
         } else if delivered > 0 && self.limited && self.newest > self.answered {
             self.congestion.on_delivery(now, delivered, self.rtt.smoothed());
         }
-        let waits = self.in_flight + self.lost > 0;
+        let waits = self.in_flight > 0 || self.repairs();
         if delivered > 0 || !waits {
             self.timeout = waits.then(|| now + self.timeout_span());
         }
@@ -174,33 +224,47 @@ impl Tcp {
         while self.first < upto
             && let Some(segment) = self.board.pop_front()
         {
-            self.first += 1;
             match segment.state {
                 State::InFlight => self.in_flight -= 1,
-                State::Lost => self.lost -= 1,
+                State::Lost => _ = self.lost.remove(&self.first),
                 State::Arrived => self.sacked -= 1,
             }
+            self.first += 1;
             delivered += u32::from(segment.state != State::Arrived);
             self.newest = self.newest.max(segment.transmission + 1);
         }
         delivered
     }
 
-    fn mark_arrived(&mut self, blocks: &[(u64, u64)]) -> u32 {
+    fn mark_arrived(&mut self, blocks: &[(u64, u64); 3]) -> u32 {
+        let known = std::mem::replace(&mut self.told, *blocks);
         let mut delivered = 0;
-        for number in blocks.iter().flat_map(|&(from, to)| from.max(self.first)..to) {
-            let Some(segment) = self.board.get_mut((number - self.first) as usize) else { continue };
-            match segment.state {
-                State::InFlight => self.in_flight -= 1,
-                State::Lost => self.lost -= 1,
-                State::Arrived => continue,
+        for &(from, to) in blocks {
+            let mut number = from.max(self.first);
+            while number < to {
+                if let Some((_, end)) = known.iter().find(|(from, to)| (*from..*to).contains(&number)) {
+                    number = *end;
+                    continue;
+                }
+                delivered += u32::from(self.mark_one(number));
+                number += 1;
             }
-            segment.state = State::Arrived;
-            self.sacked += 1;
-            self.newest = self.newest.max(segment.transmission + 1);
-            delivered += 1;
         }
         delivered
+    }
+
+    /// Whether segment `number` had not been known to have arrived.
+    fn mark_one(&mut self, number: u64) -> bool {
+        let Some(segment) = self.board.get_mut((number - self.first) as usize) else { return false };
+        match segment.state {
+            State::InFlight => self.in_flight -= 1,
+            State::Lost => _ = self.lost.remove(&number),
+            State::Arrived => return false,
+        }
+        segment.state = State::Arrived;
+        self.sacked += 1;
+        self.newest = self.newest.max(segment.transmission + 1);
+        true
     }
 
     /// Whether a segment was lost that no reduction has answered for yet.
@@ -209,21 +273,30 @@ impl Tcp {
         if self.sacked == 0 {
             return false;
         }
-        for segment in &mut self.board {
-            if segment.state == State::InFlight && segment.transmission + REORDERING < self.newest {
+        while let Some(&(transmission, number)) = self.order.front()
+            && transmission + REORDERING < self.newest
+        {
+            self.order.pop_front();
+            let place = number.checked_sub(self.first).and_then(|index| self.board.get_mut(index as usize));
+            if let Some(segment) = place
+                && segment.state == State::InFlight
+                && segment.transmission == transmission
+            {
                 segment.state = State::Lost;
                 self.in_flight -= 1;
-                self.lost += 1;
-                unanswered |= segment.transmission >= self.answered;
+                self.lost.insert(number);
+                unanswered |= transmission >= self.answered;
             }
         }
         unanswered
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        for segment in self.board.iter_mut().filter(|segment| segment.state == State::InFlight) {
-            segment.state = State::Lost;
-            self.lost += 1;
+        for (segment, number) in self.board.iter_mut().zip(self.first..) {
+            if segment.state == State::InFlight {
+                segment.state = State::Lost;
+                self.lost.insert(number);
+            }
         }
         self.in_flight = 0;
         self.answered = self.transmissions;
@@ -280,9 +353,9 @@ mod tests {
         tcp.on_ack(now, &ack(2, (0, 0)));
         assert_eq!(numbers(&mut tcp, now), [10, 11, 12, 13], "slow start");
         tcp.on_ack(now, &ack(2, (3, 5)));
-        assert_eq!(tcp.lost, 0, "two later ones may be reordering");
+        assert_eq!(tcp.lost.len(), 0, "two later ones may be reordering");
         tcp.on_ack(now, &ack(2, (3, 7)));
-        assert_eq!((tcp.lost, tcp.congestion.window()), (1, 7.0), "14 at the loss, halved once");
+        assert_eq!((tcp.lost.len(), tcp.congestion.window()), (1, 7.0), "14 at the loss, halved once");
         assert_eq!(numbers(&mut tcp, now), [0; 0], "seven are in flight");
         tcp.on_ack(now, &ack(2, (3, 8)));
         assert_eq!(numbers(&mut tcp, now), [2], "the lost one first");
