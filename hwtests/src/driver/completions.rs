@@ -3,6 +3,8 @@
 //! The judge is the pool: it has no cache, so [`dpdk::Mempool::in_use`] is exactly what the driver still holds, and
 //! the other port saw what has left the wire.
 
+use std::fmt;
+
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dpdk::{Burst, DescriptorStatus, Errno, Mbuf, TxOffloads};
 use serde::{Deserialize, Serialize};
@@ -108,6 +110,77 @@ impl Cleanup {
             && (self.one, self.one_returned) == (1, 1)
             && (self.rest, self.rest_returned) == (self.held - 1, self.held - 1)
             && (self.chains_freed, self.chains_returned) == (self.chains, SEGMENTS * self.chains)
+    }
+}
+
+impl fmt::Display for Completions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({}), transmit ring of {}", self.driver, self.dpdk, self.ring)?;
+        write!(f, "{}{}{}", self.descriptor_status, self.done_cleanup, self.reclaim)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  descriptor status  {}", verdict(self.is_true(), self.refused.as_deref()))?;
+        if self.refused.is_some() {
+            return Ok(());
+        }
+        let (chain, tso) = (self.of_four_segments.join(" "), self.of_tso.join(" "));
+        match self.polls_until_done {
+            Some(poll) => write!(f, "    a frame is done at look {poll}")?,
+            None => write!(f, "    a frame is never done")?,
+        }
+        writeln!(f, "; of four segments: {chain}; of a TSO frame with its context: {tso}")?;
+        if self.is_true() && !self.is_true_at_any_offset() {
+            let full = self.idle_full;
+            writeln!(
+                f,
+                "    inside a frame it says full for ever ({full} descriptors of an idle ring): ask"
+            )?;
+            writeln!(f, "    only at the last descriptor of a frame")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Cleanup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { refused, held, one, one_returned, rest, rest_returned, .. } = self;
+        writeln!(f, "  done_cleanup       {}", verdict(self.is_true(), refused.as_deref()))?;
+        if refused.is_some() {
+            return Ok(());
+        }
+        writeln!(f, "    of {held} frames, asked for 1: said {one}, {one_returned} buffers came back")?;
+        writeln!(f, "    asked for all: said {rest}, {rest_returned} buffers came back")?;
+        let Self { chains, chains_freed, chains_returned, .. } = self;
+        writeln!(
+            f,
+            "    {chains} frames of four segments: said {chains_freed}, {chains_returned} buffers came back"
+        )
+    }
+}
+
+impl fmt::Display for Reclaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first_after, batch, held, by_empty_bursts } = self;
+        match first_after {
+            Some(frame) => writeln!(
+                f,
+                "  by itself          the first buffer comes back with frame {frame}, {batch} a call at most"
+            )?,
+            None => writeln!(f, "  by itself          no buffer comes back")?,
+        }
+        writeln!(f, "    {held} frames that have left are held, and empty bursts give back {by_empty_bursts}")
+    }
+}
+
+/// In a word.
+fn verdict(is_true: bool, refused: Option<&str>) -> String {
+    match refused {
+        Some(errno) => format!("not there ({errno})"),
+        None if is_true => "true".to_owned(),
+        None => "NOT TRUE".to_owned(),
     }
 }
 

@@ -75,6 +75,7 @@ impl Packet {
             l3_len: offload.l3_len,
             l4_len: offload.l4_len,
             tso_segsz: if plan.segs() > 1 { plan.gso_size() } else { 0 },
+            ..TxOffload::default()
         });
         Ok(packet)
     }

@@ -62,7 +62,7 @@ impl Way {
     pub fn send(&mut self, packet: Mbuf) -> Result<()> {
         let mut burst = Burst::new();
         let Ok(()) = burst.push(packet) else { bail!("an empty burst has room") };
-        let prepared = self.tx.prepare(&mut burst);
+        let prepared = self.tx.prepare(burst.as_mut_slice());
         if let Some(errno) = prepared.refused {
             bail!("tx_prepare refuses it: {errno}");
         }

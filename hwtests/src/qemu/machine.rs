@@ -1,5 +1,8 @@
 //! A virtual machine that boots, does one job and goes away: QEMU without hardware help (TCG).
 //!
+//! Its time is counted in instructions: a run repeats itself to the last bit, whatever else this machine does. Nothing
+//! in it is random either: the processor has no such instructions, and QEMU's seed is always the same.
+//!
 //! A job is a shell script with files beside it, handed over in the initramfs. What it leaves in `/tmp/report` comes
 //! back over a second serial port, its words go to the first. QEMU ends with this process (see [`crate::process`]);
 //! it opens no port, no display and no network of the host.
@@ -22,19 +25,8 @@ use crate::process::{Process, background, typed};
 pub struct Machine {
     /// Memory in MiB.
     pub memory: u32,
-    /// Which clock the machine lives by.
-    pub time: Time,
     /// Network cards, in the order of their PCI addresses (see [`Machine::address`]).
     pub cards: Vec<Card>,
-}
-
-/// The clock of a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Time {
-    /// That of this machine: slow and lumpy under TCG.
-    Real,
-    /// 2^n ns an instruction: a run repeats itself to the last bit, whatever else this machine does.
-    Counted(u32),
 }
 
 /// A network card.
@@ -123,16 +115,9 @@ impl Machine {
 
     fn command(&self, vmlinuz: &Path, initramfs: &Path, reports: &Path) -> Command {
         let mut command = background("qemu-system-x86_64");
-        let clock = match self.time {
-            Time::Real => String::new(),
-            // Nothing random either: the seed is QEMU's, and the guest has no other source.
-            Time::Counted(shift) => format!(
-                "-icount shift={shift},sleep=off -rtc base=2026-01-01,clock=vm -seed 7 -cpu max,-rdrand,-rdseed"
-            ),
-        };
-        let cpu = if self.time == Time::Real { "-cpu max" } else { "" };
         let text = format!(
-            "-accel tcg,thread=single -machine q35,kernel-irqchip=split -smp 1 -m {} {cpu} {clock} -nodefaults -display none \
+            "-accel tcg,thread=single -icount shift={NANOSECONDS},sleep=off -rtc base=2026-01-01,clock=vm -seed 7 \
+             -cpu max,-rdrand,-rdseed -smp 1 -machine q35,kernel-irqchip=split -m {} -nodefaults -display none \
              -no-reboot -monitor none -device intel-iommu,intremap=on,caching-mode=on \
              -chardev stdio,id=console,signal=off -serial chardev:console",
             self.memory
@@ -255,12 +240,12 @@ impl Drop for Folder {
     }
 }
 
-/// What makes the guest repeat itself, beside quiet and a reset on panic that ends QEMU. The check of the timer gives up
-/// when QEMU does not run for some milliseconds, as happens on a busy machine. Hugepages (of 2 MiB): vfio maps them at
-/// once, and 256 MiB of small pages in 15 s.
+/// 2^n ns an instruction: 4, about what TCG does on a desktop, so that virtual time runs as fast as real time there.
+const NANOSECONDS: u32 = 2;
+/// What makes the guest repeat itself, beside quiet and a reset on panic that ends QEMU. Hugepages (of 2 MiB): vfio maps
+/// them at once, and 256 MiB of small pages in 15 s.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off intel_iommu=on nokaslr norandmaps \
-    random.trust_cpu=off no_timer_check \
-    hugepages=160";
+    random.trust_cpu=off hugepages=160";
 /// Start of the name of a run's folder; its process id follows.
 const RUN: &str = "run-";
 /// Slots below are the chipset's own.
@@ -291,7 +276,7 @@ mod tests {
     #[test]
     fn each_card_has_its_bus_and_its_wire() {
         let cards = vec![Card { model: Model::Igb, wire: 0 }, Card { model: Model::E1000e, wire: 3 }];
-        let machine = Machine { memory: 512, time: Time::Counted(2), cards };
+        let machine = Machine { memory: 512, cards };
         let typed = typed(&machine.command(Path::new("v"), Path::new("i"), Path::new("r")));
         assert!(typed.contains("-netdev hubport,id=net1,hubid=3"), "{typed}");
         assert!(typed.contains("-device e1000e,bus=port1,netdev=net1,mac=02:00:00:00:00:02"), "{typed}");

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::machine::{Card, Job, Machine, Model, Outcome, Time};
-use super::rig::{CANNOT_SHOW, COUNTED, FUNCTIONS, MEMORY, PATIENCE, Paths, image};
+use super::machine::{Card, Job, Machine, Model, Outcome};
+use super::rig::{CANNOT_SHOW, FUNCTIONS, MEMORY, PATIENCE, Paths, image};
 use crate::clock::Interrupt;
 
 /// What to run.
@@ -59,7 +59,7 @@ pub fn path(plan: &Plan, paths: &Paths, tell: &mut dyn FnMut(&str), interrupt: &
     let image = image(paths)?;
     let cards = [(Model::Igb, 0), (Model::Igb, 1), (Model::E1000e, 0), (Model::E1000e, 1)];
     let cards = cards.map(|(model, wire)| Card { model, wire }).to_vec();
-    let machine = Machine { memory: MEMORY, time: Time::Counted(COUNTED), cards };
+    let machine = Machine { memory: MEMORY, cards };
     let [a, b] = [0, 1].map(Machine::address);
     let script =
         format!("A={a} B={b} SECONDS_OF_LOAD={}\n{FUNCTIONS}{}", plan.seconds, include_str!("guest/path.sh"));

@@ -53,8 +53,6 @@ pub const CANNOT_SHOW: &str = "a busy wire: the emulated card sends inside the w
     ever in flight; nor speed, as the processor is emulated too";
 /// Memory of a machine in MiB: the image twice while it is unpacked, hugepages, and room.
 pub(super) const MEMORY: u32 = 1024;
-/// 4 ns an instruction, about what TCG does on a desktop: virtual time runs as fast as real time there.
-pub(super) const COUNTED: u32 = 2;
 /// Real time that a run may take: ten times what it takes on a machine that has nothing else to do.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1200);
 /// What the jobs' scripts begin with.
