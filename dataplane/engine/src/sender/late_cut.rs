@@ -324,7 +324,7 @@ mod tests {
         assert_eq!((counters.supers.prepare_refused, counters.added.packets), (1, 1));
         assert!(!late.offload().segments() && late.offload().tcp_checksum);
 
-        let bytes = late.emit(&mut outbox, all - taken_back, None, &mut counters);
+        let bytes = late.emit(&mut outbox, all - taken_back, Budget::ALL, &mut counters);
         assert!(!late.is_busy());
         assert_eq!(bytes, all, "cut, the frames have the bytes that the piece was counted with");
         let lens: Vec<_> = outbox.as_slice().iter().map(Mbuf::pkt_len).collect();
