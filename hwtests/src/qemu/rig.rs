@@ -63,8 +63,8 @@ const INIT: &str = include_str!("guest/init.sh");
 const OURS: [&str; 2] = ["weir", "nic-check"];
 /// Programs of Debian that init and jobs use. dash: busybox's shell would take its own applets for `ip` and others.
 const TOOLS: &[&str] = &[
-    "dash", "cat", "ethtool", "insmod", "ip", "iperf3", "kill", "ln", "mkdir", "mount", "nsenter", "ping",
-    "setsid", "sleep", "stat", "stty", "tc", "timeout", "unshare",
+    "dash", "cat", "insmod", "ip", "iperf3", "ln", "mkdir", "mount", "ping", "setsid", "sleep", "stat",
+    "stty", "tc",
 ];
 /// Of DPDK: the cards' own, and those with which the kernel's segmentation is had beside them.
 const DRIVERS: &[&str] =
@@ -79,5 +79,4 @@ const MODULES: &[&str] = &[
     "sch_ingress",
     "cls_matchall",
     "act_mirred",
-    "sch_cake",
 ];
