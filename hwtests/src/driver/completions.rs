@@ -133,7 +133,10 @@ impl fmt::Display for Status {
         }
         writeln!(f, "; of four segments: {chain}; of a TSO frame with its context: {tso}")?;
         if !self.seen_full {
-            writeln!(f, "    no frame was called full before that: this tells nothing of a wire that is busy")?;
+            writeln!(
+                f,
+                "    no frame was called full before that: this tells nothing of a wire that is busy"
+            )?;
         }
         if self.is_true() && !self.is_true_at_any_offset() {
             let full = self.idle_full;
