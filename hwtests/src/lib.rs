@@ -10,6 +10,7 @@
 //! with its parent even where no `Drop` runs (see [`process`]).
 
 pub mod clock;
+pub mod driver;
 pub mod forwarder;
 pub mod iperf;
 pub mod netns;
@@ -18,6 +19,7 @@ pub mod ping;
 pub mod plot;
 pub mod process;
 pub mod progress;
+pub mod qemu;
 pub mod report;
 pub mod stats;
 pub mod super_packet;

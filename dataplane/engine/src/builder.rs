@@ -164,7 +164,7 @@ pub(crate) fn open(
     tell: &mut dyn FnMut(Step),
 ) -> Result<(LinePort, Started), LinkFault> {
     tell(Step::Attach(plan.devargs.clone()));
-    let device = eal.attach(&plan.devargs)?;
+    let device = eal.find_or_attach(&plan.devargs)?;
     let mut port = Port::open(eal, &device)?;
     let info = port.info()?;
     let max = info.max_rx_pktlen.saturating_sub(info.overhead).min(info.max_mtu.into());
