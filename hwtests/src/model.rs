@@ -172,7 +172,7 @@ impl Spec {
 /// What lies between the host's rings and the card's port.
 enum Between {
     Weir(Box<Worker>),
-    Nothing { inlet: Ring, outlet: Ring, rx: RxQueue, tx: TxQueue, stuck: Burst },
+    Nothing { inlet: Ring, outlet: Ring, rx: RxQueue, tx: TxQueue, stuck: Box<Burst> },
 }
 
 struct Rig {
@@ -207,7 +207,7 @@ impl Rig {
         let between = match &spec.weir {
             None => {
                 let (inlet, outlet) = (inlet.clone(), outlet.clone());
-                Between::Nothing { inlet, outlet, rx, tx, stuck: Burst::new() }
+                Between::Nothing { inlet, outlet, rx, tx, stuck: Box::new(Burst::new()) }
             }
             Some(weir) => {
                 let mut before = Ring::port(eal, "host", &inlet, &outlet)?;
