@@ -132,7 +132,8 @@ fn a_shared_head_gets_one_of_its_own() {
     let frame = pattern(5_000, 3);
     for len in [1, 64, 2_047, 2_048] {
         let mut mbuf = chain(&pool.0);
-        let offload = TxOffload { l2_len: 14, l3_len: 20, l4_len: 20, tso_segsz: 1_448, ..TxOffload::default() };
+        let offload =
+            TxOffload { l2_len: 14, l3_len: 20, l4_len: 20, tso_segsz: 1_448, ..TxOffload::default() };
         mbuf.set_tx_offload(offload);
         mbuf.set_ol_flags(flags::TX_TCP_SEG | flags::TX_IPV4);
         mbuf.set_packet_type(0x211);

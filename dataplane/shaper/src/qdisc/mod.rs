@@ -175,6 +175,58 @@ impl<P> Qdisc<P> {
         }
     }
 
+    /// Sets new parameters while packets wait, without allocating or freeing: see
+    /// [`cake::Cake::begin`]. What must go because a limit is lower now goes at once.
+    ///
+    /// # Errors
+    /// A parameter out of range or not changeable; then nothing was changed.
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        params: &Params,
+        tables: &mut cake::Tables,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Result<(), ParamError> {
+        match (self, params) {
+            (Self::Cake(cake), Params::Cake(params)) => {
+                cake.begin(now, params, tables);
+                Ok(())
+            }
+            (own, params) => own.change(now, params, doomed),
+        }
+    }
+
+    /// Moves at most `most` packets that wait where they do not belong since a change: see
+    /// [`cake::Cake::proceed`].
+    pub fn proceed<'a>(
+        &mut self,
+        now: Instant,
+        most: usize,
+        read: &mut impl FnMut(&P) -> Arrival<'a>,
+    ) -> usize {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => 0,
+            Self::Cake(cake) => cake.proceed(now, most, read),
+        }
+    }
+
+    /// Whether packets wait where they do not belong since a change.
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => false,
+            Self::Cake(cake) => cake.is_moving(),
+        }
+    }
+
+    /// Hands what a change has replaced to `tables`, once all has moved; `false` before.
+    pub fn finish(&mut self, tables: &mut cake::Tables) -> bool {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => true,
+            Self::Cake(cake) => cake.finish(tables),
+        }
+    }
+
     /// Empties the discipline; every packet is doomed as [`DropReason::Flush`].
     pub fn flush(&mut self, doomed: &mut impl FnMut(P, DropReason)) {
         match self {
