@@ -151,11 +151,8 @@ fn word(kind: Kind, text: &str) -> Verdict {
             let file::Rtt(span) = file::Rtt::try_from(owned).map_err(unreadable)?;
             in_range(Some(span), min, max)
         }
-        Kind::SizeOrAuto(min, max) => match file::Memlimit::try_from(owned).map_err(unreadable)? {
-            file::Memlimit(Some(bytes)) => in_range(Some(bytes.into()), min, max),
-            file::Memlimit(None) => Ok(()),
-        },
-        Kind::Size(min, max) => {
+        Kind::SizeOr(_, _, word) if text == word => Ok(()),
+        Kind::Size(min, max) | Kind::SizeOr(min, max, _) => {
             let file::Size(bytes) = file::Size::try_from(owned).map_err(unreadable)?;
             in_range(Some(bytes), min, max)
         }

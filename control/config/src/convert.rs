@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use shaper::codel::codel;
+use shaper::gso::Split;
 use shaper::qdisc::{self, fifo, fq_codel};
 use shaper::rate::{Framing, Limiter, Overhead};
 use shaper::time::Duration;
 use toml::Spanned;
 
 use crate::error::{At, Concern, Findings, Mistake};
-use crate::file::{self, TextOr};
+use crate::file::{self, FlagOrWord, TextOr};
 use crate::model::{self, ETHER_HEADER};
 use crate::{device, eal, tc, units};
 
@@ -133,12 +134,46 @@ fn port(
         TextOr::Text(_) => None,
         TextOr::Table(port) => Some(port),
     };
+    let offload = |key: Option<file::Word<model::Offload>>| key.map_or_else(Default::default, |word| word.0);
     Some(model::Port {
         device,
         mtu: port.and_then(|port| port.mtu).unwrap_or(model::Port::MTU),
         rx_ring: port.and_then(|port| port.rx_ring).unwrap_or(model::Port::RING),
         tx_ring: port.and_then(|port| port.tx_ring).unwrap_or(model::Port::RING),
+        tso: offload(port.and_then(|port| port.tso)),
+        lro: offload(port.and_then(|port| port.lro)),
+        governor: port.map_or_else(|| Some(Default::default()), |port| governor(&table, port, findings)),
     })
+}
+
+fn governor(path: &str, port: &file::Port, findings: &mut Findings<'_>) -> Option<model::Governor> {
+    if let Some(file::CompleteOn::Submit) = port.complete_on {
+        let given = [
+            ("limit-min", port.limit_min.as_ref().map(Spanned::span)),
+            ("limit-max", port.limit_max.as_ref().map(Spanned::span)),
+            ("hold-time", port.hold_time.as_ref().map(Spanned::span)),
+        ];
+        for (key, span) in given {
+            let Some(span) = span else { continue };
+            let remedy = "write complete-on = \"completion\", or remove it";
+            findings.warn(At::value(path, key, span), Concern::WithoutGovernor, remedy);
+        }
+        return None;
+    }
+    let default = model::Governor::default();
+    let least = port.limit_min.as_ref().and_then(|size| u32::try_from(size.get_ref().0).ok());
+    let governor = model::Governor {
+        limit_min: least.unwrap_or(default.limit_min),
+        limit_max: port.limit_max.as_ref().map_or(default.limit_max, |size| size.get_ref().0),
+        hold_time: port.hold_time.as_ref().map_or(default.hold_time, |span| span.get_ref().0),
+    };
+    if let Some(most) = governor.limit_max.filter(|most| governor.limit_min > *most) {
+        let what = Mistake::NotBelow(setting("limit-max", units::size(most.into())));
+        let remedy = "raise limit-max or lower limit-min; both the same: a limit that is fixed";
+        let at = At::value(path, "limit-min", span(&port.limit_min));
+        findings.error(at, what, "limit-min <= limit-max".to_owned(), remedy);
+    }
+    Some(governor)
 }
 
 /// Notes that `what` is taken; the line where it already was.
@@ -197,6 +232,9 @@ fn translated(
             mpu: beside.mpu,
             atm: beside.atm,
             catch_up: beside.catch_up,
+            split_gso: keys.split_gso.or(beside.split_gso),
+            gso_budget: beside.gso_budget,
+            gro: beside.gro,
             rule: beside.rule,
             ..keys
         }),
@@ -233,10 +271,29 @@ fn options(path: &str, file: &file::Direction, mtu: u16, findings: &mut Findings
         }
     };
     let catch_up = file.catch_up.as_ref().map_or(Limiter::CATCH_UP, |span| span.get_ref().0);
-    let split_gso = file.split_gso.unwrap_or(true);
-    let direction = model::Direction { qdisc, bandwidth, overhead, catch_up, split_gso, rules: Vec::new() };
+    let split = split(path, file, findings);
+    let gro = file.gro.unwrap_or(false);
+    let direction = model::Direction { qdisc, bandwidth, overhead, catch_up, split, gro, rules: Vec::new() };
     concerns(path, file, &direction, mtu, findings);
     direction
+}
+
+fn split(path: &str, file: &file::Direction, findings: &mut Findings<'_>) -> Split {
+    let split = match file.split_gso {
+        Some(FlagOrWord::Flag(true)) => Split::Always,
+        Some(FlagOrWord::Flag(false)) => Split::Never,
+        Some(FlagOrWord::Word(auto)) => auto,
+        None => Split::AUTO,
+    };
+    match (&file.gso_budget, split) {
+        (Some(budget), Split::Auto(_)) => Split::Auto(budget.get_ref().0),
+        (Some(budget), split) => {
+            let at = At::value(path, "gso-budget", budget.span());
+            findings.warn(at, Concern::WithoutAuto, "write split-gso = \"auto\", or remove it");
+            split
+        }
+        (None, split) => split,
+    }
 }
 
 fn fq_codel(path: &str, file: &file::Direction, mtu: u16, findings: &mut Findings<'_>) -> fq_codel::Params {

@@ -3,14 +3,16 @@
 use std::fmt::{self, Write as _};
 
 use shaper::flow::rules::{Prefix, Rule};
+use shaper::gso::Split;
 use shaper::qdisc::cake::AckFilter;
 use shaper::qdisc::{self, cake, fq_codel};
 use shaper::rate::{Framing, Overhead};
 use toml::Value;
 
-use crate::file::AUTO;
+use crate::file::{AUTO, UNLIMITED};
 use crate::model::{Config, Direction, Link, Port};
 use crate::schema::{CAKE, FIFO, FQ_CODEL};
+use crate::tc;
 use crate::units::{rate, size, time};
 use crate::words::{self, Words as _};
 
@@ -62,9 +64,31 @@ impl Link {
 
 impl Port {
     fn to_toml(&self) -> String {
-        let device = quote(&self.device.devargs());
-        let Self { mtu, rx_ring, tx_ring, .. } = self;
-        format!("{{ device = {device}, mtu = {mtu}, rx-ring = {rx_ring}, tx-ring = {tx_ring} }}")
+        let keys: Vec<_> = self.rows().iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        format!("{{ device = {}, {} }}", quote(&self.device.devargs()), keys.join(", "))
+    }
+
+    /// Each key but the device, with its value as TOML; without a governor there are no bounds of it.
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = vec![
+            ("mtu", self.mtu.to_string()),
+            ("rx-ring", self.rx_ring.to_string()),
+            ("tx-ring", self.tx_ring.to_string()),
+            ("tso", quote(self.tso.word())),
+            ("lro", quote(self.lro.word())),
+        ];
+        let Some(governor) = &self.governor else {
+            rows.push(("complete-on", quote("submit")));
+            return rows;
+        };
+        let most = governor.limit_max.map_or(UNLIMITED.to_owned(), |bytes| size(bytes.into()).to_string());
+        rows.extend([
+            ("complete-on", quote("completion")),
+            ("limit-min", quote(&size(governor.limit_min.into()).to_string())),
+            ("limit-max", quote(&most)),
+            ("hold-time", quote(&time(governor.hold_time).to_string())),
+        ]);
+        rows
     }
 }
 
@@ -75,6 +99,21 @@ impl Direction {
         // Writing to a String cannot fail.
         let _ = self.write_toml(name, &mut out);
         out
+    }
+
+    /// The keys that hold beside [`Direction::to_tc`], with their values as TOML. Rules are not among them.
+    pub fn beside_tc(&self) -> Vec<(&'static str, String)> {
+        let said = tc::keys(&self.to_tc());
+        self.rows().into_iter().filter(|(key, _)| !said.contains(key)).collect()
+    }
+
+    /// What becomes of super-packets in words, each with a space in front, as far as [`Direction::to_tc`]
+    /// does not say it: ` split-gso auto gso-budget 100us`.
+    pub fn super_packet_words(&self) -> String {
+        let said = tc::keys(&self.to_tc());
+        let rows = self.super_packet_rows().into_iter().filter(|(key, _)| !said.contains(key));
+        let words = Self::words(&rows.collect::<Vec<_>>(), false);
+        if words.is_empty() { words } else { format!(" {words}") }
     }
 
     fn write_toml(&self, name: &str, out: &mut String) -> fmt::Result {
@@ -102,13 +141,43 @@ impl Direction {
         ];
         let catch_up = ("catch-up", quote(&time(self.catch_up).to_string()));
         let (name, options) = match &self.qdisc {
-            qdisc::Params::Fifo(params) => (FIFO, vec![catch_up, ("limit", params.limit.to_string())]),
-            qdisc::Params::FqCodel(params) => {
-                (FQ_CODEL, std::iter::once(catch_up).chain(fq_codel_rows(params)).collect())
-            }
-            qdisc::Params::Cake(params) => (CAKE, cake_rows(params, self.split_gso)),
+            qdisc::Params::Fifo(params) => (FIFO, vec![("limit", params.limit.to_string())]),
+            qdisc::Params::FqCodel(params) => (FQ_CODEL, fq_codel_rows(params)),
+            qdisc::Params::Cake(params) => (CAKE, cake_rows(params)),
         };
-        std::iter::once(("qdisc", quote(name))).chain(shaping).chain(options).collect()
+        let catch_up = Some(catch_up).filter(|_| name != CAKE);
+        let rows = std::iter::once(("qdisc", quote(name))).chain(shaping).chain(catch_up);
+        rows.chain(self.super_packet_rows()).chain(options).collect()
+    }
+
+    fn super_packet_rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = match self.split {
+            Split::Always => vec![("split-gso", "true".to_owned())],
+            Split::Never => vec![("split-gso", "false".to_owned())],
+            Split::Auto(budget) => {
+                vec![("split-gso", quote(AUTO)), ("gso-budget", quote(&time(budget).to_string()))]
+            }
+        };
+        rows.push(("gro", self.gro.to_string()));
+        rows
+    }
+
+    /// What holds in words, for the eye: nothing is said of what is off or has no effect.
+    fn words(rows: &[(&'static str, String)], unlimited: bool) -> String {
+        let words = rows.iter().filter_map(|(key, value)| match (*key, value.trim_matches('"')) {
+            ("qdisc", name) => Some(name.to_owned()),
+            ("bandwidth", "unlimited") => Some("unlimited".to_owned()),
+            ("overhead" | "mpu" | "atm" | "catch-up", _) if unlimited => None,
+            ("overhead", "raw") => Some("raw".to_owned()),
+            ("atm", word) => Some(word.to_owned()),
+            ("split-gso", "true") => Some("split-gso".to_owned()),
+            ("split-gso", "false") => Some("no-split-gso".to_owned()),
+            ("gro", value) => (value == "true").then(|| "gro".to_owned()),
+            ("ecn", value) => Some(if value == "true" { "ecn" } else { "noecn" }.to_owned()),
+            ("ce_threshold", "off") | ("ce_threshold_selector", "0x00/0x00") => None,
+            (key, value) => Some(format!("{key} {value}")),
+        });
+        words.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -129,7 +198,7 @@ fn fq_codel_rows(params: &fq_codel::Params) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn cake_rows(params: &cake::Params, split_gso: bool) -> Vec<(&'static str, String)> {
+fn cake_rows(params: &cake::Params) -> Vec<(&'static str, String)> {
     let memlimit = params.memlimit.map_or(AUTO.to_owned(), |bytes| size(bytes.into()).to_string());
     let ack_filter = match params.ack_filter {
         AckFilter::Off => "false".to_owned(),
@@ -143,7 +212,6 @@ fn cake_rows(params: &cake::Params, split_gso: bool) -> Vec<(&'static str, Strin
         ("flowmode", quote(params.flow_mode.word())),
         ("nat", "false".to_owned()),
         ("wash", params.wash.to_string()),
-        ("split-gso", split_gso.to_string()),
         ("ack-filter", ack_filter),
         ("memlimit", quote(&memlimit)),
         ("fwmark", format!("{:#x}", params.fwmark)),
@@ -227,33 +295,22 @@ impl fmt::Display for Link {
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} mtu {} rx-ring {} tx-ring {}", self.device, self.mtu, self.rx_ring, self.tx_ring)
+        write!(f, "{}", self.device)?;
+        self.rows().iter().try_for_each(|(key, value)| write!(f, " {key} {}", value.trim_matches('"')))
     }
 }
 
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let qdisc::Params::Cake(_) = self.qdisc {
-            f.write_str(&self.to_tc())?;
+            write!(f, "{}{}", self.to_tc(), self.super_packet_words())?;
             return match self.rules.len() {
                 0 => Ok(()),
                 1 => f.write_str(", 1 rule"),
                 rules => write!(f, ", {rules} rules"),
             };
         }
-        let rows = self.rows();
-        let unlimited = self.bandwidth.is_none();
-        let words = rows.iter().filter_map(|(key, value)| match (*key, value.trim_matches('"')) {
-            ("qdisc", name) => Some(name.to_owned()),
-            ("bandwidth", "unlimited") => Some("unlimited".to_owned()),
-            ("overhead" | "mpu" | "atm" | "catch-up", _) if unlimited => None,
-            ("overhead", "raw") => Some("raw".to_owned()),
-            ("atm", word) => Some(word.to_owned()),
-            ("ecn", value) => Some(if value == "true" { "ecn" } else { "noecn" }.to_owned()),
-            ("ce_threshold", "off") | ("ce_threshold_selector", "0x00/0x00") => None,
-            (key, value) => Some(format!("{key} {value}")),
-        });
-        f.write_str(&words.collect::<Vec<_>>().join(" "))
+        f.write_str(&Self::words(&self.rows(), self.bandwidth.is_none()))
     }
 }
 

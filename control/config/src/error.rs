@@ -165,6 +165,12 @@ pub enum Concern {
     /// A selector for nothing.
     #[error("has no effect without ce_threshold")]
     WithoutThreshold,
+    /// A budget that nothing keeps to.
+    #[error("has no effect unless split-gso = \"auto\"")]
+    WithoutAuto,
+    /// A bound of a governor that is off.
+    #[error("has no effect with complete-on = \"submit\"")]
+    WithoutGovernor,
     /// A mark that chooses nothing.
     #[error("mark = {0:#x} chooses no tin, as fwmark is {1:#x}")]
     MarkIgnored(u32, u32),

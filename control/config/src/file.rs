@@ -10,12 +10,14 @@ use std::net::IpAddr;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use shaper::flow::rules;
+use shaper::gso::Split;
 use shaper::qdisc::cake::{AckFilter, Diffserv, FlowMode};
 use shaper::rate;
 use shaper::time::Duration;
 use shaper::units::Rate;
 use toml::Spanned;
 
+use crate::model::Offload;
 use crate::words::{self, Words};
 use crate::{device, schema, units};
 
@@ -77,6 +79,12 @@ pub(crate) struct Port {
     pub(crate) mtu: Option<u16>,
     pub(crate) rx_ring: Option<u16>,
     pub(crate) tx_ring: Option<u16>,
+    pub(crate) tso: Option<Word<Offload>>,
+    pub(crate) lro: Option<Word<Offload>>,
+    pub(crate) complete_on: Option<CompleteOn>,
+    pub(crate) limit_min: Option<Spanned<Size>>,
+    pub(crate) limit_max: Option<Spanned<SizeOr>>,
+    pub(crate) hold_time: Option<Spanned<Span>>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -90,6 +98,11 @@ pub(crate) struct Direction {
     pub(crate) atm: Option<Spanned<Framing>>,
     #[serde(rename = "catch-up")]
     pub(crate) catch_up: Option<Spanned<Span>>,
+    #[serde(rename = "split-gso")]
+    pub(crate) split_gso: Option<FlagOrWord<Split>>,
+    #[serde(rename = "gso-budget")]
+    pub(crate) gso_budget: Option<Spanned<Span>>,
+    pub(crate) gro: Option<bool>,
     pub(crate) limit: Option<u32>,
     pub(crate) flows: Option<u32>,
     pub(crate) target: Option<Spanned<Span>>,
@@ -107,11 +120,9 @@ pub(crate) struct Direction {
     pub(crate) flowmode: Option<Word<FlowMode>>,
     pub(crate) nat: Option<Spanned<bool>>,
     pub(crate) wash: Option<bool>,
-    #[serde(rename = "split-gso")]
-    pub(crate) split_gso: Option<bool>,
     #[serde(rename = "ack-filter")]
     pub(crate) ack_filter: Option<FlagOrWord<AckFilter>>,
-    pub(crate) memlimit: Option<Memlimit>,
+    pub(crate) memlimit: Option<SizeOr>,
     pub(crate) fwmark: Option<u32>,
     pub(crate) ingress: Option<bool>,
     #[serde(default)]
@@ -139,6 +150,13 @@ pub(crate) enum Qdisc {
     FqCodel,
     Cake,
     Fifo,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CompleteOn {
+    Completion,
+    Submit,
 }
 
 #[derive(Debug, serde::Deserialize)]
@@ -189,10 +207,10 @@ pub(crate) struct Selector {
 #[serde(try_from = "String")]
 pub(crate) struct Rtt(pub(crate) Duration);
 
-/// An amount of memory in bytes, or `auto`.
+/// An amount of memory in bytes, or the word that the schema has for none said.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Memlimit(pub(crate) Option<u32>);
+pub(crate) struct SizeOr(pub(crate) Option<u32>);
 
 /// A word with a meaning.
 #[derive(Clone, Copy, Debug)]
@@ -263,10 +281,10 @@ impl TryFrom<String> for Rtt {
     }
 }
 
-impl TryFrom<String> for Memlimit {
+impl TryFrom<String> for SizeOr {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
-        if text == AUTO {
+        if text == AUTO || text == UNLIMITED {
             return Ok(Self(None));
         }
         let Size(bytes) = Size::try_from(text)?;
@@ -430,7 +448,7 @@ impl TryFrom<&TextOr<Port>> for device::Device {
     }
 }
 
-/// No shaping.
+/// No shaping, or no bound.
 pub(crate) const UNLIMITED: &str = "unlimited";
 /// Nothing of the kind.
 pub(crate) const OFF: &str = "off";

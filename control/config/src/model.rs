@@ -1,6 +1,8 @@
 //! What the file means: checked values in the types of the dataplane, defaults filled in.
 
+use shaper::dql;
 use shaper::flow::rules::Rule;
+use shaper::gso::Split;
 use shaper::qdisc;
 use shaper::rate::Overhead;
 use shaper::time::Duration;
@@ -84,6 +86,36 @@ pub struct Port {
     pub rx_ring: u16,
     /// Transmit descriptors.
     pub tx_ring: u16,
+    /// Pieces of several segments leave whole, for the port to cut.
+    pub tso: Offload,
+    /// Super-packets are taken in as they come.
+    pub lro: Offload,
+    /// What holds bytes back that the port does not need yet; `None`: nothing
+    /// (`complete-on = "submit"`).
+    pub governor: Option<Governor>,
+}
+
+/// Whether to use something that a port may offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offload {
+    /// Where it is known to work.
+    #[default]
+    Auto,
+    /// Where it is offered.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Bounds of what may be in flight at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Governor {
+    /// The limit never falls below, in bytes.
+    pub limit_min: u32,
+    /// The limit never rises above, in bytes; `None`: no bound.
+    pub limit_max: Option<u32>,
+    /// How long a smaller need must last before the limit follows.
+    pub hold_time: Duration,
 }
 
 /// One way through a link. cake shapes by itself: its parameters repeat bandwidth and overhead.
@@ -97,8 +129,10 @@ pub struct Direction {
     pub overhead: Overhead,
     /// Most lateness that is made up; cake makes up all.
     pub catch_up: Duration,
-    /// Cut super-packets (cake).
-    pub split_gso: bool,
+    /// What becomes of super-packets.
+    pub split: Split,
+    /// Merge the TCP segments of a receive burst into super-packets.
+    pub gro: bool,
     /// What is said of packets by what they are (cake); the first that applies decides.
     pub rules: Vec<Rule>,
 }
@@ -127,6 +161,12 @@ impl Port {
     pub const MTU: u16 = 1_500;
     /// Default descriptors of either ring.
     pub const RING: u16 = 1_024;
+}
+
+impl Default for Governor {
+    fn default() -> Self {
+        Self { limit_min: 0, limit_max: None, hold_time: dql::Params::default().hold_time }
+    }
 }
 
 impl Link {

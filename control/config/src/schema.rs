@@ -67,8 +67,8 @@ pub enum Kind {
     TimeOrPreset(Duration, Duration, &'static [(&'static str, Duration)]),
     /// An amount of memory with its unit.
     Size(u64, u64),
-    /// An amount of memory with its unit, or `"auto"`.
-    SizeOrAuto(u64, u64),
+    /// An amount of memory with its unit, or this word.
+    SizeOr(u64, u64, &'static str),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A name: letters, digits, `_`, `-`, `.`; at most [`NAME_MAX`] of them.
@@ -308,10 +308,73 @@ pub static PORT: Table = Table {
             example: "512",
             change: Change::Restart,
             qdiscs: &[],
-            help: "Transmit descriptors: what they hold lies below the scheduler, so fewer is better for latency.",
+            help: "Transmit descriptors: the most that can lie below the scheduler, were it not for complete-on.",
+        },
+        Key {
+            name: "tso",
+            kind: Kind::Choice(OFFLOAD),
+            default: "\"auto\"",
+            example: "\"off\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Leave the last cut of a piece to the port; auto: where it passes a check at start and no fault of its driver is known.",
+        },
+        Key {
+            name: "lro",
+            kind: Kind::Choice(OFFLOAD),
+            default: "\"auto\"",
+            example: "\"off\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Take super-packets in; auto: of virtio_user and vhost, whose sender made them, not what a NIC merged.",
+        },
+        Key {
+            name: "complete-on",
+            kind: Kind::Choice(&["completion", "submit"]),
+            default: "\"completion\"",
+            example: "\"submit\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Bytes are in flight until the port has sent them; submit: until it took them, so that no limit holds and its ring fills below the scheduler.",
+        },
+        Key {
+            name: "limit-min",
+            kind: Kind::Size(0, LIMIT_MAX),
+            default: "\"0b\"",
+            example: "\"3KiB\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Bytes in flight: the limit that the governor learns never falls below this; one frame always goes out.",
+        },
+        Key {
+            name: "limit-max",
+            kind: Kind::SizeOr(64, LIMIT_MAX, "unlimited"),
+            default: "\"unlimited\"",
+            example: "\"64KiB\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "Bytes in flight: the limit never rises above this; the same as limit-min: it is fixed.",
+        },
+        Key {
+            name: "hold-time",
+            kind: Kind::Time(Duration::from_millis(10), Duration::from_millis(60_000)),
+            default: "\"1s\"",
+            example: "\"500ms\"",
+            change: Change::Restart,
+            qdiscs: &[],
+            help: "How long the port must need less before the limit follows.",
         },
     ],
     hints: &[
+        ("limit_min", "write limit-min"),
+        ("limit_max", "write limit-max"),
+        ("hold_time", "write hold-time"),
+        ("bql", "it is on by itself; complete-on = \"submit\" switches it off"),
+        ("governor", "it is on by itself; complete-on = \"submit\" switches it off"),
+        ("gso", "write tso here, and split-gso in up and down of the [[link]]"),
+        ("gro", "it belongs into up and down of the [[link]]"),
+        ("split-gso", "it belongs into up and down of the [[link]]"),
+        ("gso-budget", "it belongs into up and down of the [[link]]"),
         ("iface", "write it behind the device: device = \"net_tap0,iface=lan0\""),
         ("pci", "write device"),
     ],
@@ -327,6 +390,10 @@ pub const FIFO: &str = "fifo";
 pub const OVERHEAD_MIN: i64 = *Overhead::BYTES.start() as i64;
 /// Most overhead in bytes.
 pub const OVERHEAD_MAX: i64 = *Overhead::BYTES.end() as i64;
+/// Highest bound of the bytes in flight.
+const LIMIT_MAX: u64 = 1 << 30;
+/// What an offload takes.
+const OFFLOAD: &[&str] = &["auto", "on", "off"];
 /// Longest name of a link.
 pub const NAME_MAX: usize = 32;
 /// Highest CPU number.
@@ -364,6 +431,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Flag => f.write_str("true or false"),
+            Kind::FlagOrChoice([word]) => write!(f, "true, false or \"{word}\""),
             Kind::FlagOrChoice(words) => write!(f, "true, false or one of {}", quoted(words)),
             Kind::Number(min, max, what) => write!(f, "a bare whole number from {min} to {max} ({what})"),
             Kind::Rate(min, max) => {
@@ -382,7 +450,7 @@ impl fmt::Display for Kind {
                 let words: Vec<_> = presets.iter().map(|(word, _)| *word).collect();
                 write!(f, "{}, or one of {}", Kind::Time(*min, *max), quoted(&words))
             }
-            Kind::SizeOrAuto(min, max) => write!(f, "{}, or \"auto\"", Kind::Size(*min, *max)),
+            Kind::SizeOr(min, max, word) => write!(f, "{}, or \"{word}\"", Kind::Size(*min, *max)),
             Kind::Size(min, max) => {
                 write!(f, "a size from \"{}\" to \"{}\"", units::size(*min), units::size(*max))
             }

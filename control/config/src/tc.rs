@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Write as _};
 
+use shaper::gso::Split;
 use shaper::qdisc::{Params, cake, fq_codel};
 use shaper::rate::{Overhead, OverheadError};
 
@@ -60,11 +61,14 @@ enum Value {
     Text,
 }
 
-/// The keys that `line` speaks for, whether given in it or not; none if its discipline is unknown.
+/// The keys that `line` speaks for, whether given in it or not; none if its discipline is unknown. Of
+/// split-gso it speaks only if it names it: tc has no words for what holds otherwise.
 pub(crate) fn keys(line: &str) -> Vec<&'static str> {
     let Some(discipline) = discipline(line) else { return Vec::new() };
     let overhead: &[&str] = if discipline.has_overhead { &["overhead", "mpu", "atm"] } else { &[] };
-    let words = discipline.words.iter().map(|word| word.key);
+    let is_named = |word: &&Word| line.split_whitespace().any(|given| given == word.word);
+    let words = discipline.words.iter().filter(|word| word.key != "split-gso" || is_named(word));
+    let words = words.map(|word| word.key);
     std::iter::once("qdisc").chain(words).chain(overhead.iter().copied()).collect()
 }
 
@@ -196,13 +200,13 @@ impl Value {
 
 impl Direction {
     /// The discipline with all its options as on tc's command line: [`crate::parse`] makes the same of
-    /// `tc = "..."`. What tc has no word for (rules; for fq_codel and fifo also bandwidth and overhead) is
-    /// not in it.
+    /// `tc = "..."`. What tc has no word for (rules, gro, split-gso = "auto"; for fq_codel and fifo also
+    /// bandwidth and overhead) is not in it: [`Direction::beside_tc`].
     pub fn to_tc(&self) -> String {
         match &self.qdisc {
             Params::Fifo(params) => format!("pfifo limit {}", params.limit),
             Params::FqCodel(params) => fq_codel_line(params),
-            Params::Cake(params) => cake_line(params, self.split_gso),
+            Params::Cake(params) => cake_line(params, self.split),
         }
     }
 }
@@ -227,7 +231,7 @@ fn fq_codel_line(params: &fq_codel::Params) -> String {
 }
 
 /// In the order in which `tc qdisc show` prints it.
-fn cake_line(params: &cake::Params, split_gso: bool) -> String {
+fn cake_line(params: &cake::Params, split: Split) -> String {
     let mut line = match params.bandwidth {
         Some(rate) => format!("cake bandwidth {}", units::rate(rate)),
         None => "cake unlimited".to_owned(),
@@ -241,7 +245,11 @@ fn cake_line(params: &cake::Params, split_gso: bool) -> String {
         flag(params.wash, "wash", "nowash"),
         flag(params.ingress, "ingress", ""),
         params.ack_filter.word(),
-        flag(split_gso, "split-gso", "no-split-gso"),
+        match split {
+            Split::Always => "split-gso",
+            Split::Never => "no-split-gso",
+            Split::Auto(_) => "",
+        },
     ];
     for word in rest.into_iter().filter(|word| !word.is_empty()) {
         let _ = write!(line, " {word}");
@@ -260,20 +268,24 @@ impl fmt::Display for CakeOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| tc-cake(8) | here | default | change |\n|---|---|---|---|")?;
         for word in CAKE_WORDS {
-            let tc = format!("{}{}", word.word, word.value.placeholder());
+            let tc = format!("`{}{}`", word.word, word.value.placeholder());
             let toml = if word.word == "nat" {
                 "refused: there is no connection tracking".to_owned()
             } else {
                 format!("`{} = {}`", word.key, word.value.in_toml())
             };
             row(f, &tc, &toml, word.key, word.value)?;
+            if word.word == "no-split-gso" {
+                let auto = "\"auto\"";
+                row(f, "neither of these", &format!("`split-gso = {auto}`"), word.key, Value::Is(auto))?;
+            }
         }
         for key in ["overhead", "mpu"] {
-            row(f, &format!("{key} N"), &format!("`{key} = N`"), key, Value::Bytes)?;
+            row(f, &format!("`{key} N`"), &format!("`{key} = N`"), key, Value::Bytes)?;
         }
         for word in ["raw", "noatm", "atm", "ptm", "conservative"].into_iter().chain(Overhead::presets()) {
             let key = if ["noatm", "atm", "ptm"].contains(&word) { "atm" } else { "overhead" };
-            row(f, word, &format!("`{key} = \"{word}\"`"), key, Value::Is(""))?;
+            row(f, &format!("`{word}`"), &format!("`{key} = \"{word}\"`"), key, Value::Is(""))?;
         }
         Ok(())
     }
@@ -282,7 +294,7 @@ impl fmt::Display for CakeOptions {
 fn row(f: &mut fmt::Formatter<'_>, tc: &str, toml: &str, key: &str, value: Value) -> fmt::Result {
     let Some(key) = DIRECTION.key(key) else { return Ok(()) };
     let is_default = matches!(value, Value::Is(value) if value == key.default)
-        || matches!((key.name, tc), ("overhead", "raw") | ("atm", "noatm") | ("rtt", "internet"));
+        || matches!((key.name, tc), ("overhead", "`raw`") | ("atm", "`noatm`") | ("rtt", "`internet`"));
     let default = match value {
         Value::Is(_) => {
             if is_default {
@@ -293,7 +305,7 @@ fn row(f: &mut fmt::Formatter<'_>, tc: &str, toml: &str, key: &str, value: Value
         }
         _ => key.default,
     };
-    writeln!(f, "| `{tc}` | {toml} | {default} | {} |", key.change)
+    writeln!(f, "| {tc} | {toml} | {default} | {} |", key.change)
 }
 
 fn quote(text: &str) -> String {

@@ -1,6 +1,9 @@
 //! The words of the file and what they mean, each pair in one place.
 
+use shaper::gso::Split;
 use shaper::qdisc::cake::{AckFilter, Diffserv, FlowMode};
+
+use crate::model::Offload;
 
 /// A type whose values are words in the file.
 pub(crate) trait Words: Copy + PartialEq + 'static {
@@ -50,6 +53,16 @@ impl Words for AckFilter {
     ];
 }
 
+/// `true` is [`Split::Always`], `false` [`Split::Never`]; the budget has a key of its own.
+impl Words for Split {
+    const WORDS: &'static [(&'static str, Self)] = &[("auto", Self::AUTO)];
+}
+
+impl Words for Offload {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
+}
+
 /// The number of a DSCP: 0..=63, or its name (RFC 2474, 2597, 3246, 5865, 8622).
 pub(crate) fn dscp(text: &str) -> Option<u8> {
     let named = DSCP.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
@@ -93,10 +106,10 @@ const DSCP: [(&str, u8); 25] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{DIRECTION, Kind};
+    use crate::schema::{DIRECTION, Kind, PORT};
 
     fn words_of(key: &str) -> &'static [&'static str] {
-        match DIRECTION.key(key).unwrap().kind {
+        match DIRECTION.key(key).or(PORT.key(key)).unwrap().kind {
             Kind::Choice(words) | Kind::FlagOrChoice(words) => words,
             kind => panic!("{kind}"),
         }
@@ -113,6 +126,9 @@ mod tests {
         known(Diffserv::WORDS.iter().map(|(word, _)| *word).collect(), "diffserv");
         known(FlowMode::WORDS.iter().map(|(word, _)| *word).collect(), "flowmode");
         known(AckFilter::WORDS.iter().map(|(word, _)| *word).collect(), "ack-filter");
+        known(Split::WORDS.iter().map(|(word, _)| *word).collect(), "split-gso");
+        known(Offload::WORDS.iter().map(|(word, _)| *word).collect(), "tso");
+        known(Offload::WORDS.iter().map(|(word, _)| *word).collect(), "lro");
     }
 
     #[test]

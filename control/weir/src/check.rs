@@ -5,6 +5,7 @@ use crate::say::{complain, say};
 use anyhow::{Result, bail};
 use config::{Loaded, model::Config, schema::Schema};
 use dpdk::Eal;
+use engine::plan::Way;
 use engine::pool::cake_footprint;
 use shaper::qdisc::Params;
 use std::fmt::{self, Write as _};
@@ -60,6 +61,14 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
             let mebibytes = sum.bytes(environment.hugepages) as f64 / f64::from(1 << 20);
             writeln!(text, "#   {} {}: {sum}, {mebibytes:.1} MiB", link.name, port.devargs)?;
         }
+        for (way, sum) in [Way::Up, Way::Down].into_iter().zip(link.piece_pools(environment.lcores)) {
+            let Some(sum) = sum else { continue };
+            // Which of the two it takes shows when the port is open.
+            let bytes = [true, false].map(|by_reference| sum.bytes(by_reference, environment.hugepages));
+            let [shared, copied] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
+            let (link, way) = (&link.name, way.name());
+            writeln!(text, "#   {link} {way}: {sum}, {shared:.1} MiB, or copies, {copied:.1} MiB")?;
+        }
     }
     let kind = if environment.hugepages { "hugepages" } else { "ordinary memory" };
     let together = environment.packet_memory as f64 / f64::from(1 << 20);
@@ -93,24 +102,26 @@ fn write_disciplines(text: &mut String, config: &Config) -> fmt::Result {
 /// # Errors
 /// Everything that is wrong with the file.
 pub fn explain(file: &Path) -> Result<ExitCode> {
+    say(&explained(&load(file)?.config)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explained(config: &Config) -> Result<String> {
     let mut text = String::new();
-    for link in load(file)?.config.links {
+    for link in &config.links {
         for (way, direction) in [("up", &link.up), ("down", &link.down)] {
             let Some(direction) = direction else { continue };
-            let beside = match (&direction.qdisc, direction.rules.as_slice()) {
-                (Params::Cake(_), []) => "",
-                (Params::Cake(_), _) => "; rules stay keys",
-                (Params::Fifo(_) | Params::FqCodel(_), _) => {
-                    "; bandwidth, overhead, mpu, atm and catch-up stay keys"
-                }
-            };
-            let (tc, keys) = (direction.to_tc(), direction.to_toml(way));
-            writeln!(text, "# {} of link \"{}\" as tc has it{beside}:\ntc = \"{tc}\"", way, link.name)?;
-            writeln!(text, "# The same in keys:\n[link.{way}]\n{keys}")?;
+            let rules = if direction.rules.is_empty() { "" } else { ", its rules beside" };
+            writeln!(text, "# {way} of link \"{}\" as tc has it{rules}:", link.name)?;
+            writeln!(text, "[link.{way}]\ntc = \"{}\"", direction.to_tc())?;
+            writeln!(text, "# For which tc has no words:")?;
+            for (key, value) in direction.beside_tc() {
+                writeln!(text, "{key} = {value}")?;
+            }
+            writeln!(text, "\n# The same in keys:\n[link.{way}]\n{}", direction.to_toml(way))?;
         }
     }
-    say(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(text)
 }
 
 /// Lists every key.
@@ -120,4 +131,19 @@ pub fn explain(file: &Path) -> Result<ExitCode> {
 pub fn keys() -> Result<ExitCode> {
     say(&Schema.to_string())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::snapshot;
+
+    #[test]
+    fn a_direction_is_explained_in_both_forms() {
+        let text = "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n\
+            up = { tc = \"cake bandwidth 20mbit no-split-gso\", gro = true }\n\
+            down = { bandwidth = \"1Gbit\", gso-budget = \"200us\" }\n";
+        let explained = explained(&config::parse("test.toml", text).unwrap().config).unwrap();
+        snapshot("explain.txt", &explained);
+    }
 }

@@ -57,6 +57,31 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Send test frames by a port, and say what its completions are worth (needs root).
+    ///
+    /// How much may lie in a transmit ring is learned from what the driver reports of the frames it
+    /// was given, and drivers differ: some report late, some in batches, some not unless asked, some
+    /// only pretend. A few hundred small frames of ethertype 0x88b5 go out, to an address that no
+    /// switch forwards; every wait is bounded. `weir run` sends none: there the driver's name decides,
+    /// and what it does is watched. Fails if the port took no frame.
+    Probe {
+        /// A device, as a and b take it (net_ring0, 0000:01:00.0); or LINK/a, LINK/b of FILE.
+        port: String,
+        /// The configuration that has the port; its [eal] holds too.
+        file: Option<PathBuf>,
+        /// Print the verdict and its evidence as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Send even if the kernel's interface behind the port has addresses or the default route.
+        #[arg(long)]
+        force: bool,
+        /// Let DPDK say what it does while it starts.
+        #[arg(long)]
+        verbose: bool,
+        /// Arguments for the EAL beside those of FILE.
+        #[arg(last = true)]
+        eal: Vec<String>,
+    },
     /// List every key of the configuration file with its default, range and meaning.
     Keys,
 }
@@ -66,6 +91,7 @@ Examples:
   weir check configs/home.toml        what does this file mean, is it right?
   weir run configs/home.toml          shape between two taps, nothing but root needed
   weir show                           what is it doing?
+  weir probe net_ring0                what are this port's completions worth?
   weir show --json | jq .links        the same for a program
 
 Units are those of tc: 20Mbit, 950kbit, 1gbit (bits), 5ms, 100us, 32MiB.";

@@ -1,10 +1,12 @@
 //! The weir binary: reads a configuration, runs the dataplane, answers questions about it.
 
+mod carries;
 mod check;
 mod cli;
 mod leftover;
 mod observe;
 mod plan;
+mod probe;
 mod progress;
 mod report;
 mod run;
@@ -24,6 +26,9 @@ fn main() -> ExitCode {
         Command::Check { file, json, .. } => check::check(&file, json),
         Command::Run { file, name, verbose } => run::run(&file, name, verbose),
         Command::Show { name, json } => show::show(name.as_deref(), json),
+        Command::Probe { port, file, json, force, verbose, eal } => {
+            probe::probe(&probe::Request { port, file, eal, json, force, verbose })
+        }
         Command::Keys => check::keys(),
     };
     match result {

@@ -1,6 +1,7 @@
 //! From a running line to the report about it.
 
 mod cake;
+mod queue;
 
 use crate::report::{
     Count, DirectionReport, LimiterReport, LinkReport, PollGaps, PortReport, Report, WorkerReport,
@@ -8,6 +9,8 @@ use crate::report::{
 use config::model::{self, Config};
 use config::units;
 use dpdk::Eal;
+use engine::flight;
+use engine::gate::GatePage;
 use engine::line::{Line, LineLink, LinePort, LineWorker};
 use engine::page::DirectionPage;
 use engine::plan::Way;
@@ -61,11 +64,17 @@ fn observe_link(config: &model::Link, link: &LineLink, line: &Line) -> LinkRepor
         };
         Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page, sojourn))
     });
+    let sends = |way| {
+        let (_, place) = link.ways.iter().find(|(of, _)| *of == way)?;
+        let worker = line.workers().get(place.worker)?;
+        let page = worker.page.directions.get(place.direction)?;
+        Some((page.gate.as_ref()?, worker.flight.get(place.direction)?))
+    };
     LinkReport {
         name: config.name.clone(),
         directions: directions.collect(),
-        a: observe_port(&config.a, &link.a),
-        b: observe_port(&config.b, &link.b),
+        a: observe_port(&config.a, &link.a, sends(Way::Down)),
+        b: observe_port(&config.b, &link.b, sends(Way::Up)),
     }
 }
 
@@ -87,6 +96,8 @@ fn observe_direction(
         options: options(settings),
         bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
         received: counters.received.into(),
+        added: counters.added.into(),
+        removed: counters.removed.into(),
         sent: counters.sent.into(),
         dropped: counters.losses.total().into(),
         losses: losses.map(|(loss, tally)| (loss.name().to_owned(), Count::from(tally))).collect(),
@@ -96,6 +107,7 @@ fn observe_direction(
         rewritten: counters.rewritten,
         rewrite_failed: counters.rewrite_failed,
         requeues: counters.short_bursts,
+        supers: (&counters.supers).into(),
         qdisc: page.qdisc.as_ref().map(qdisc_counters).unwrap_or_default(),
         tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), sojourn),
         sojourn: sojourn.of_all().into(),
@@ -107,7 +119,12 @@ fn observe_direction(
     }
 }
 
-fn observe_port(config: &model::Port, line: &LinePort) -> PortReport {
+/// `sends`: what is known of its transmit queue, if a direction sends by this port.
+fn observe_port(
+    config: &model::Port,
+    line: &LinePort,
+    sends: Option<(&GatePage, &flight::Total)>,
+) -> PortReport {
     let link = line.port.link().ok();
     let stats = line.port.stats().unwrap_or_default();
     PortReport {
@@ -124,6 +141,11 @@ fn observe_port(config: &model::Port, line: &LinePort) -> PortReport {
         oerrors: stats.oerrors,
         pool_size: line.pool.size(),
         pool_in_use: line.pool.in_use(),
+        tx_queues: sends
+            .map(|(gate, flight)| queue::observe(config, &line.info.driver, gate, flight))
+            .into_iter()
+            .collect(),
+        offload: (&line.verdict).into(),
     }
 }
 
@@ -158,7 +180,7 @@ fn kind(params: &Params) -> &'static str {
 fn options(settings: &model::Direction) -> String {
     let fq_codel = match &settings.qdisc {
         Params::Cake(_) => return cake::options(settings),
-        Params::Fifo(fifo) => return format!("limit {}p", fifo.limit),
+        Params::Fifo(fifo) => return format!("limit {}p{}", fifo.limit, settings.super_packet_words()),
         Params::FqCodel(fq_codel) => fq_codel,
     };
     let codel = &fq_codel.codel;
@@ -177,11 +199,12 @@ fn options(settings: &model::Direction) -> String {
     }
     let _ = write!(
         text,
-        " interval {} memory_limit {}{} drop_batch {}",
+        " interval {} memory_limit {}{} drop_batch {}{}",
         units::time(codel.interval),
         units::size(fq_codel.memory_limit.into()),
         if codel.ecn { " ecn" } else { " noecn" },
-        fq_codel.drop_batch
+        fq_codel.drop_batch,
+        settings.super_packet_words()
     );
     text
 }

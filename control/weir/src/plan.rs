@@ -2,9 +2,8 @@
 
 use config::model::{self, Config};
 use dpdk::{EalConfig, LogLevel};
-use engine::plan::{DirectionPlan, GovernorPlan, LinkPlan, Plan, PortPlan, Toggle};
+use engine::plan::{CompleteOn, DirectionPlan, GovernorPlan, LinkPlan, Plan, PortPlan, Toggle};
 use engine::worker::Poll;
-use shaper::gso::Split;
 
 /// The engine's plan. `secret` keys the flow hash.
 pub fn plan(config: &Config, secret: [u8; 16]) -> Plan {
@@ -192,10 +191,26 @@ fn port(port: &model::Port) -> PortPlan {
         mtu: port.mtu,
         rx_ring: port.rx_ring,
         tx_ring: port.tx_ring,
-        tso: Toggle::default(),
-        lro: Toggle::default(),
-        governor: Some(GovernorPlan::default()),
+        tso: toggle(port.tso),
+        lro: toggle(port.lro),
+        governor: Some(governor(port.governor)),
     }
+}
+
+fn toggle(offload: model::Offload) -> Toggle {
+    match offload {
+        model::Offload::Auto => Toggle::Auto,
+        model::Offload::On => Toggle::On,
+        model::Offload::Off => Toggle::Off,
+    }
+}
+
+fn governor(governor: Option<model::Governor>) -> GovernorPlan {
+    let Some(model::Governor { limit_min, limit_max, hold_time }) = governor else {
+        return GovernorPlan { complete_on: CompleteOn::Submit, ..GovernorPlan::default() };
+    };
+    let limit_max = limit_max.unwrap_or(GovernorPlan::MAX_LIMIT);
+    GovernorPlan { complete_on: CompleteOn::Completion, limit_min, limit_max, hold_time }
 }
 
 fn direction(direction: &model::Direction) -> DirectionPlan {
@@ -205,8 +220,8 @@ fn direction(direction: &model::Direction) -> DirectionPlan {
         overhead: direction.overhead,
         catch_up: direction.catch_up,
         rules: direction.rules.clone(),
-        split: Split::AUTO,
-        gro: false,
+        split: direction.split,
+        gro: direction.gro,
     }
 }
 
@@ -216,6 +231,8 @@ const OWN_MEMORY: u64 = 64 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shaper::gso::Split;
+    use shaper::time::Duration;
 
     fn config(text: &str) -> Config {
         config::parse("test.toml", text).unwrap().config
@@ -226,6 +243,26 @@ mod tests {
     }
 
     const LINK: &str = "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n";
+
+    #[test]
+    fn keys_of_ports_and_super_packets_reach_the_engine() {
+        let text = "[[link]]\nname = \"x\"\n\
+            a = { device = \"net_null0\", tso = \"on\", lro = \"off\", limit-min = \"3KiB\", \
+            limit-max = \"64KiB\", hold-time = \"50ms\" }\n\
+            b = { device = \"net_null1\", complete-on = \"submit\" }\n\
+            up = { split-gso = true, gro = true }\ndown = { gso-budget = \"1ms\" }\n";
+        let link = plan(&config(text), [0; 16]).links.remove(0);
+        let (a, b) = (link.a.governor.unwrap(), link.b.governor.unwrap());
+        assert_eq!((link.a.tso, link.a.lro), (Toggle::On, Toggle::Off));
+        assert_eq!((a.complete_on, a.limit_min, a.limit_max), (CompleteOn::Completion, 3 << 10, 64 << 10));
+        assert_eq!(a.hold_time, Duration::from_millis(50));
+        assert_eq!((b.complete_on, link.b.tso, link.b.lro), (CompleteOn::Submit, Toggle::Auto, Toggle::Auto));
+        let (up, down) = (link.up.unwrap(), link.down.unwrap());
+        assert_eq!((up.split, up.gro), (Split::Always, true));
+        assert_eq!((down.split, down.gro), (Split::Auto(Duration::from_millis(1)), false));
+        let defaults = plan(&config(LINK), [0; 16]).links.remove(0);
+        assert_eq!(defaults.a.governor, Some(GovernorPlan::default()));
+    }
 
     #[test]
     fn without_hugepages_ordinary_memory_is_taken_as_much_as_is_needed() {

@@ -1,9 +1,16 @@
 //! What `weir show` shows: the document that travels over the socket. `text` prints it in the shape of
-//! `tc -s qdisc show`, `tins` is the part about cake's tins.
+//! `tc -s qdisc show`, `tins` is the part about cake's tins, `supers` that about super-packets,
+//! `queue` that about transmit rings.
 
+mod offload;
+mod queue;
+mod supers;
 mod text;
 mod tins;
 
+pub use offload::OffloadReport;
+pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
+pub use supers::SupersReport;
 pub use tins::TinReport;
 
 use engine::counters::Tally;
@@ -12,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Everything one instance knows. All counters only rise, from 0 at start.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// weir's version.
     pub version: String,
@@ -33,7 +40,7 @@ pub struct Report {
 }
 
 /// One link.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkReport {
     /// Its name.
     pub name: String,
@@ -74,10 +81,14 @@ pub struct PortReport {
     pub pool_size: u32,
     /// Buffers of it in use.
     pub pool_in_use: u32,
+    /// What is left to it when it sends.
+    pub offload: OffloadReport,
+    /// The transmit queues that something is sent by.
+    pub tx_queues: Vec<TxQueueReport>,
 }
 
 /// One direction.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// `up` or `down`.
     pub direction: String,
@@ -93,9 +104,13 @@ pub struct DirectionReport {
     pub bandwidth: Option<u64>,
     /// Taken from the receive queue.
     pub received: Count,
+    /// Added by cutting: packets, and the bytes of their headers.
+    pub added: Count,
+    /// Taken away by merging.
+    pub removed: Count,
     /// Taken by the transmit queue.
     pub sent: Count,
-    /// Lost in between; received = sent + dropped + backlog.
+    /// Lost in between; received + added = sent + dropped + backlog + removed.
     pub dropped: Count,
     /// The losses by reason, those that happened.
     pub losses: BTreeMap<String, Count>,
@@ -111,6 +126,8 @@ pub struct DirectionReport {
     pub rewrite_failed: u64,
     /// Transmit bursts that the driver took only in part.
     pub requeues: u64,
+    /// What became of super-packets.
+    pub supers: SupersReport,
     /// The discipline's own counters, named as `tc -s -j` names them.
     pub qdisc: BTreeMap<String, u64>,
     /// cake's tins, named and ordered as `tc` has them; empty for other disciplines.
@@ -190,7 +207,7 @@ pub struct PollGaps {
 pub struct Count {
     /// Packets.
     pub packets: u64,
-    /// Frame bytes, without FCS.
+    /// Bytes of the frames as they are on the wire, without FCS.
     pub bytes: u64,
 }
 
@@ -211,4 +228,14 @@ impl From<Percentiles> for SojournReport {
             max_us: percentiles.max.as_micros(),
         }
     }
+}
+
+/// Compares `text` with a file in `tests/snapshots`; `UPDATE_SNAPSHOTS=1` writes it.
+#[cfg(test)]
+pub fn snapshot(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "UPDATE_SNAPSHOTS=1 accepts the change");
 }

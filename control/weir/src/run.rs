@@ -11,9 +11,10 @@ use crate::socket::Socket;
 use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
 use config::model::Config;
-use dpdk::Eal;
+use dpdk::{Eal, EalConfig};
+use engine::completion::drivers::choose;
 use engine::line::Line;
-use engine::plan::StartError;
+use std::fmt::Display;
 use std::io::{Read, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,19 +27,13 @@ use std::time::Duration;
 pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode> {
     let config = load(file)?.config;
     let name = instance_name(file, name)?;
-    let environment = suited(file, &config)?;
+    let environment = suited(&file.display(), &config)?;
     // Before anything is opened, so that no signal finds us half way.
     let signals = Signals::take()?;
     let progress = Progress::start(&name)?;
     let mut socket = Socket::claim(&name)?;
     signals.remove_at_end(socket.path().to_owned());
-    taken::check(&config)?;
-    let eal_config = environment.eal(&name, verbose);
-    let folder = RuntimeFolder(eal_config.runtime_folder());
-    signals.remove_at_end(folder.0.clone());
-    progress.step(&"starting DPDK");
-    let eal = Eal::init(&eal_config)?;
-    leftover::sweep(&config).into_iter().for_each(|path| signals.remove_at_end(path));
+    let (_folder, eal) = start_eal(&config, &environment.eal(&name, verbose), &signals, &progress)?;
     let mut line = Line::start(&eal, &plan(&config, secret()?), &mut |step| progress.step(&step))
         .map_err(|error| refused(error, verbose))?;
     drop(progress);
@@ -46,7 +41,8 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     warn(&mut line);
     if verbose {
         for port in line.links().iter().flat_map(|link| [&link.a, &link.b]) {
-            let _ = writeln!(stdout(), "{}", port.info);
+            let completions = choose(&port.info.driver);
+            let _ = writeln!(stdout(), "{}\n  completions: {completions}", port.info);
         }
     }
     let instance = Instance::new(name, file, config);
@@ -71,17 +67,39 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
 }
 
 /// The environment, on a machine that has the CPUs for it; a lack of memory is a warning, as the
-/// kernel may make room.
-fn suited(file: &Path, config: &Config) -> Result<Environment> {
+/// kernel may make room. `source` is what messages call the configuration.
+///
+/// # Errors
+/// CPUs that are not there.
+pub fn suited(source: &dyn Display, config: &Config) -> Result<Environment> {
     let machine = Machine::look();
     if let Some(missing) = missing_cpus(config, &machine) {
-        bail!("{}: {missing}", file.display());
+        bail!("{source}: {missing}");
     }
     let environment = environment(config, &machine);
     if let Some(much) = too_much_memory(&environment, &machine) {
-        complain(&format!("weir: warning: {}: {much}", file.display()));
+        complain(&format!("weir: warning: {source}: {much}"));
     }
     Ok(environment)
+}
+
+/// Starts DPDK for the devices of `config`, once nothing is in their way. The folder goes after the EAL.
+///
+/// # Errors
+/// Another process holds a device, or the EAL's.
+pub fn start_eal(
+    config: &Config,
+    eal: &EalConfig,
+    signals: &Signals,
+    progress: &Progress,
+) -> Result<(RuntimeFolder, Eal)> {
+    taken::check(config)?;
+    let folder = RuntimeFolder(eal.runtime_folder());
+    signals.remove_at_end(folder.0.clone());
+    progress.step(&"starting DPDK");
+    let eal = Eal::init(eal)?;
+    leftover::sweep(config).into_iter().for_each(|path| signals.remove_at_end(path));
+    Ok((folder, eal))
 }
 
 /// Follows links and answers questions until told to stop; `true` if a worker died.
@@ -119,7 +137,8 @@ fn refresh(line: &mut Line, signals: &Signals) {
 
 /// The folder that DPDK makes for a file prefix. Goes when dropped, after the EAL: a start that failed,
 /// or a driver that keeps packets (net_af_xdp) and with them the EAL, would leave it behind.
-struct RuntimeFolder(PathBuf);
+#[derive(Debug)]
+pub struct RuntimeFolder(PathBuf);
 
 impl Drop for RuntimeFolder {
     fn drop(&mut self) {
@@ -160,7 +179,7 @@ fn instance_name(file: &Path, given: Option<String>) -> Result<String> {
 }
 
 /// Why nothing was started, and how to hear more of the driver.
-fn refused(error: StartError, verbose: bool) -> anyhow::Error {
+pub fn refused(error: impl Display, verbose: bool) -> anyhow::Error {
     let more = if verbose {
         ""
     } else {

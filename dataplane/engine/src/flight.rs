@@ -22,9 +22,9 @@ struct Set<C: Counter>([Histogram<C>; KINDS]);
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The limit in bytes, in every turn that sent or reaped.
+    /// The limit in bytes, once in 100 us while something is in flight.
     Limit,
-    /// Bytes in flight after such a turn.
+    /// Bytes in flight likewise.
     InFlight,
     /// From submission to completion in nanoseconds, by descriptor.
     Residence,

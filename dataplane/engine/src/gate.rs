@@ -1,20 +1,19 @@
 //! The gate in front of a transmit ring: the governor, fed with completions, decides how much may lie
 //! in the ring.
 //!
-//! Once a turn [`Gate::reap`]; then packets while [`Gate::admits`]; each burst through [`Gate::burst`].
+//! Once a turn [`Gate::reap`]; then packets while [`Gate::budget`] admits them; each burst through [`Gate::burst`].
 //! Between turns: bytes in flight as the governor counts them are those of [`Completions`]. Where
 //! completions mean nothing ([`Source::Submit`]), or shall not bind ([`CompleteOn::Submit`]), the
 //! governor is not asked and everything is admitted that the ring has room for.
 //!
-//! A burst is marked at its last frame, and within it every quarter of a window, or of the limit while
+//! A burst is marked at its last frame, and within it every third of a window, or of the limit while
 //! the rate is not known. The driver may refuse a burst's end, and with it its mark: what it took is
 //! covered by the next mark then, for the rest is offered again.
 
 use crate::completion::source::{Nudge, Queue, Source};
 use crate::completion::watch::{self, Contradiction, PATIENCE, Watch};
-use crate::completion::{Amount, Completions};
+use crate::completion::{Amount, Completions, Seen};
 use crate::flight::{Flight, Kind};
-use crate::frame;
 use crate::plan::{CompleteOn, GovernorPlan};
 use dpdk::{Burst, Held, Mbuf, Mempool};
 use shaper::dql::{self, Governor, Params};
@@ -31,6 +30,9 @@ pub struct Gate {
     settings: Settings,
     /// Of the latest turn.
     now: Instant,
+    budget: Budget,
+    /// When limit and bytes in flight are recorded next.
+    sample: Instant,
     /// The batch below which the device is known to report nothing, in bytes, and until when.
     batch: (u32, Instant),
     /// When a source that was given up is tried again.
@@ -58,6 +60,14 @@ pub struct Settings {
     pub heads: Option<Mempool>,
     /// The rate of the wire, for a source that has to be given up; `None` if nobody knows.
     pub wire: Option<Rate>,
+}
+
+/// What may be taken out of the discipline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    bytes: u64,
+    frames: usize,
+    framing: u64,
 }
 
 /// What has happened since creation.
@@ -98,6 +108,17 @@ pub struct GatePage {
 /// Bytes of a first segment that is made for a frame, where it may have several: all headers.
 pub const HEAD: u16 = 128;
 
+impl Budget {
+    /// Everything, where there is no gate.
+    pub const ALL: Self = Self { bytes: u64::MAX, frames: usize::MAX, framing: 0 };
+
+    /// Whether one more frame may be taken, beside `frames` of `bytes` that wait for the driver.
+    #[inline]
+    pub const fn admits(&self, bytes: u64, frames: usize) -> bool {
+        frames < self.frames && bytes + frames as u64 * self.framing < self.bytes
+    }
+}
+
 impl Gate {
     /// An open gate before an empty ring.
     pub fn new(settings: Settings) -> Self {
@@ -108,6 +129,7 @@ impl Gate {
             ring: settings.ring.into(),
             ..Params::default()
         };
+        let framing = settings.framing.into();
         Self {
             governor: Governor::new(params, 1, Instant::ZERO),
             completions: Completions::new(settings.source, settings.nudge, settings.ring),
@@ -115,6 +137,8 @@ impl Gate {
             flight: Flight::new(),
             settings,
             now: Instant::ZERO,
+            budget: Budget { bytes: 1, frames: 1, framing },
+            sample: Instant::ZERO,
             batch: (0, Instant::ZERO),
             retry: None,
             retry_after: RETRY,
@@ -136,14 +160,20 @@ impl Gate {
             self.resume(now);
         }
         let flight = &mut self.flight;
-        let reaped = self.completions.reap(now, tx, |seen| {
-            let weight = seen.amount.descriptors;
-            flight.record_time(Kind::Residence, seen.residence, weight);
-            if let Some(lateness) = seen.lateness {
-                flight.record_time(Kind::Lateness, lateness, weight);
+        let mut group: Option<Seen> = None;
+        let reaped = self.completions.reap(now, tx, |seen| match &mut group {
+            Some(group) if group.residence == seen.residence => {
+                group.amount.descriptors += seen.amount.descriptors;
+                group.lateness = seen.lateness;
+            }
+            _ => {
+                if let Some(group) = group.replace(seen) {
+                    record(flight, group);
+                }
             }
         });
-        if reaped.descriptors > 0 {
+        if let Some(group) = group {
+            record(flight, group);
             flight.record(Kind::Batch, reaped.descriptors, 1);
             self.progress(now, reaped);
             self.complete(now, reaped);
@@ -151,24 +181,16 @@ impl Gate {
         if self.binds() {
             self.governor.turn(now);
         }
-        if reaped.descriptors > 0 {
-            self.record();
+        if now >= self.sample && self.completions.in_flight() != Amount::default() {
+            self.record(now);
         }
+        self.reckon();
     }
 
-    /// Whether one more frame may be taken out of the discipline, beside those that `wait` for the
-    /// driver.
+    /// What may be taken out of the discipline, until the next burst.
     #[inline]
-    pub fn admits(&self, wait: u64, frames: usize) -> bool {
-        self.has_room(frames) && (self.is_within(wait, frames) || self.watch.allows())
-    }
-
-    /// One more frame was taken, beside those that had waited.
-    #[inline]
-    pub fn admitted(&mut self, wait: u64, frames: usize) {
-        if !self.is_within(wait, frames) {
-            self.watch.spend(1);
-        }
+    pub const fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// Frames that were due have stayed in the discipline because of the gate.
@@ -178,6 +200,7 @@ impl Gate {
         if let Some(why) = self.watch.waiting(now, self.patience()) {
             self.give_up(now, why);
         }
+        self.reckon();
     }
 
     /// Frames have stayed in the out-box because the driver refused them.
@@ -197,11 +220,14 @@ impl Gate {
         let before = self.completions.in_flight();
         self.offer(now, burst);
         let sent = tx.send(burst);
-        self.completions.taken(self.amount(burst.as_slice()));
+        let mut left = Amount::default();
+        burst.as_slice().iter().for_each(|frame| left.add(frame, self.settings.framing.into()));
+        self.completions.taken(left);
         let taken = self.completions.in_flight().since(before);
         if taken.descriptors > 0 {
             self.submitted(now, tx, taken);
         }
+        self.reckon();
         sent
     }
 
@@ -210,17 +236,14 @@ impl Gate {
     pub fn settle(&mut self) {
         let settled = self.completions.settle();
         self.complete(self.now, settled);
+        self.reckon();
     }
 
     /// The link came up: what was learned is forgotten, what is in flight stays so.
     pub fn link_up(&mut self) {
         self.governor.link_up(self.now);
         self.watch.progress();
-    }
-
-    /// The ring was emptied (the port was stopped): nothing is in flight.
-    pub fn reset(&mut self) {
-        self.switch(self.now, self.completions.source(), self.completions.nudge());
+        self.reckon();
     }
 
     /// What is in the ring.
@@ -286,65 +309,59 @@ impl Gate {
             && self.completions.source() != Source::Submit
     }
 
-    /// The limit; and whoever waits for a completion that nothing in the ring will bring goes.
-    #[inline]
-    fn is_within(&self, wait: u64, frames: usize) -> bool {
-        if !self.binds() {
-            return true;
-        }
-        let wait = wait + frames as u64 * u64::from(self.settings.framing);
-        let bytes = u64::from(self.governor.in_flight()) + wait;
-        bytes <= u64::from(self.limit()) || bytes == 0 || (frames == 0 && self.completions.is_unmarked())
-    }
-
     /// A driver takes some descriptors less than its ring has; with what is seen late, room is
     /// underestimated anyhow.
     #[inline]
-    fn has_room(&self, frames: usize) -> bool {
-        let in_use = self.completions.in_flight().descriptors + frames as u64;
-        in_use < u64::from(self.settings.ring) || in_use == 0
+    fn reckon(&mut self) {
+        let Amount { bytes, descriptors } = self.completions.in_flight();
+        let limit = u64::from(self.limit());
+        self.budget.frames = usize::from(self.settings.ring).saturating_sub(descriptors as usize);
+        self.budget.bytes = if self.binds() { (limit + 1).saturating_sub(bytes) } else { u64::MAX };
+        if self.budget.bytes == 0 || self.budget.frames == 0 {
+            self.reckon_exceptions();
+        }
     }
 
-    /// Bytes that a packet takes on the wire, with what each of its frames takes beside its own.
-    #[inline]
-    fn wire_bytes(&self, packet: &Mbuf) -> u32 {
-        let frames = frame::segments(packet).map_or(1, |segments| u32::from(segments.segs));
-        frame::wire_len(packet).saturating_add(frames.saturating_mul(self.settings.framing))
-    }
-
-    #[inline]
-    fn amount(&self, frames: &[Mbuf]) -> Amount {
-        frames.iter().fold(Amount::default(), |sum, frame| Amount {
-            bytes: sum.bytes + u64::from(self.wire_bytes(frame)),
-            descriptors: sum.descriptors + u64::from(frame.nb_segs()),
-        })
+    /// One frame goes if nothing in the ring will bring the completion that is waited for, and some if
+    /// they have been waited for in vain.
+    #[cold]
+    fn reckon_exceptions(&mut self) {
+        let Budget { bytes, frames, .. } = &mut self.budget;
+        if self.completions.is_unmarked() {
+            (*bytes, *frames) = (1, 1);
+        } else if self.watch.allowance() > 0 {
+            (*bytes, *frames) = (u64::MAX, self.watch.allowance() as usize);
+        }
     }
 
     /// Marks a burst.
     #[inline]
     fn offer(&mut self, now: Instant, burst: &mut Burst) {
-        let (span, last) = (self.span(), burst.len().saturating_sub(1));
-        let mut run = 0;
-        for (index, frame) in burst.as_mut_slice().iter_mut().enumerate() {
-            let bytes = self.wire_bytes(frame);
-            run += bytes;
-            if run < span && index < last {
-                self.completions.offer(bytes, frame.nb_segs());
-                continue;
+        let (span, framing) = (self.span(), u64::from(self.settings.framing));
+        let Some((last, before)) = burst.as_mut_slice().split_last_mut() else { return };
+        let mut run = Amount::default();
+        for frame in before {
+            run.add(frame, framing);
+            if run.bytes >= span {
+                self.mark(now, frame, &mut run, false);
             }
-            let handle = if self.completions.source() == Source::Held && self.completions.has_room() {
-                let handle = frame.hold().or_else(|| self.rehead(frame, index == last));
-                if handle.is_none() {
-                    self.completions.offer(bytes, frame.nb_segs());
-                    continue;
-                }
-                handle
-            } else {
-                None
-            };
-            self.completions.offer(bytes, frame.nb_segs());
+        }
+        run.add(last, framing);
+        self.mark(now, last, &mut run, true);
+        self.completions.offer(run);
+    }
+
+    /// Looks for `frame`, and takes what comes with it out of `run`, if the frame can be held.
+    #[inline]
+    fn mark(&mut self, now: Instant, frame: &mut Mbuf, run: &mut Amount, is_last: bool) {
+        if !self.completions.has_room() {
+            return;
+        }
+        let is_held = self.completions.source() == Source::Held;
+        let handle = if is_held { frame.hold().or_else(|| self.rehead(frame, is_last)) } else { None };
+        if is_held == handle.is_some() {
+            self.completions.offer(std::mem::take(run));
             self.completions.mark(now, handle);
-            run = 0;
         }
     }
 
@@ -365,14 +382,17 @@ impl Gate {
 
     /// Wire bytes from one mark to the next.
     #[inline]
-    fn span(&self) -> u32 {
+    fn span(&self) -> u64 {
         match self.governor.rate() {
-            0 => self.limit() / 4,
-            rate => u32::try_from(rate / MARKS_PER_SECOND).unwrap_or(u32::MAX),
+            0 => u64::from(self.limit() / 3),
+            rate => rate / MARKS_PER_SECOND,
         }
     }
 
     fn submitted(&mut self, now: Instant, tx: &impl Queue, taken: Amount) {
+        if self.watch.allowance() > 0 {
+            self.watch.spend(u32::try_from(taken.descriptors).unwrap_or(u32::MAX));
+        }
         if self.binds() {
             let bytes = u32::try_from(taken.bytes).unwrap_or(u32::MAX);
             self.governor.queued(now, 0, bytes);
@@ -384,7 +404,6 @@ impl Gate {
         {
             self.give_up(now, why);
         }
-        self.record();
     }
 
     #[inline]
@@ -398,7 +417,8 @@ impl Gate {
     }
 
     #[inline]
-    fn record(&mut self) {
+    fn record(&mut self, now: Instant) {
+        self.sample = now + SAMPLE;
         self.flight.record(Kind::Limit, self.limit().into(), 1);
         self.flight.record(Kind::InFlight, self.completions.in_flight().bytes, 1);
     }
@@ -446,11 +466,24 @@ impl Gate {
     }
 }
 
-/// Marks a second of a wire that never idles: four in each of the governor's windows.
-const MARKS_PER_SECOND: u64 = 4 * 10_000;
+/// Notes the marks of one burst that one look found complete.
+#[inline]
+fn record(flight: &mut Flight, seen: Seen) {
+    let weight = seen.amount.descriptors;
+    flight.record_time(Kind::Residence, seen.residence, weight);
+    if let Some(lateness) = seen.lateness {
+        flight.record_time(Kind::Lateness, lateness, weight);
+    }
+}
+
+/// Marks a second of a wire that never idles: three in each of the governor's windows.
+const MARKS_PER_SECOND: u64 = 3 * 10_000;
 
 /// Frames are let through beyond the limit after this at the latest.
 const LONGEST_PATIENCE: Duration = Duration::from_nanos(10 * PATIENCE.as_nanos());
+
+/// Limit and bytes in flight are recorded so often, while there are any: once in the governor's window.
+const SAMPLE: Duration = Duration::from_micros(100);
 
 /// How long a batch is kept in mind: learning it costs some 70 ms.
 const BATCH_KEPT: Duration = Duration::from_millis(30_000);

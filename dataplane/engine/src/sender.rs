@@ -5,7 +5,7 @@
 use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::frame;
-use crate::gate::Gate;
+use crate::gate::{Budget, Gate};
 use dpdk::{Burst, Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
@@ -139,17 +139,17 @@ impl Sender {
         let Some(gate) = &mut self.gate else { return };
         if !self.outbox.is_empty() {
             gate.refused();
-        } else if !gate.admits(0, 0)
+        } else if !gate.budget().admits(0, 0)
             && (self.late.is_busy() || egress.next_wakeup().is_some_and(|due| due <= now))
         {
             gate.hold(now);
         }
     }
 
-    /// Whether the gate lets another frame into the out-box.
+    /// What may be moved into the out-box.
     #[inline]
-    fn admits(&self) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.admits(self.outbox_bytes, self.outbox.len()))
+    fn budget(&self) -> Budget {
+        self.gate.as_ref().map_or(Budget::ALL, Gate::budget)
     }
 
     /// The out-box was emptied otherwise than into the ring.
@@ -162,10 +162,11 @@ impl Sender {
     /// Moves due packets into the out-box.
     #[inline]
     fn fill(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) {
-        while self.outbox.room() > 0 && self.admits() {
+        let budget = self.budget();
+        while self.outbox.room() > 0 && budget.admits(self.outbox_bytes, self.outbox.len()) {
             if self.late.is_busy() {
                 let (outbox, bytes) = (&mut self.outbox, self.outbox_bytes);
-                self.outbox_bytes = self.late.emit(outbox, bytes, self.gate.as_mut(), counters);
+                self.outbox_bytes = self.late.emit(outbox, bytes, budget, counters);
                 if self.late.is_busy() {
                     break;
                 }
@@ -178,9 +179,6 @@ impl Sender {
             let len = delivery.len;
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
             let Some(packet) = self.late.pass(packet, counters) else { continue };
-            if let Some(gate) = &mut self.gate {
-                gate.admitted(self.outbox_bytes, self.outbox.len());
-            }
             self.outbox_bytes += u64::from(len);
             // There is room: a packet handed back would be freed here, uncounted.
             let _ = self.outbox.push(packet);

@@ -33,7 +33,7 @@ pub(super) fn params(
         target: cake::Params::target_of(rtt),
         diffserv: file.diffserv.map_or(default.diffserv, |file::Word(mode)| mode),
         flow_mode: file.flowmode.map_or(default.flow_mode, |file::Word(mode)| mode),
-        memlimit: file.memlimit.map_or(default.memlimit, |file::Memlimit(limit)| limit),
+        memlimit: file.memlimit.map_or(default.memlimit, |file::SizeOr(limit)| limit),
         ack_filter: file.ack_filter.map_or(default.ack_filter, |filter| match filter {
             FlagOrWord::Flag(false) => AckFilter::Off,
             FlagOrWord::Flag(true) => AckFilter::Conservative,

@@ -150,6 +150,9 @@ fn every_mistake_is_told() {
         up("qdisc = \"cake\", nat = true"),
         up("tc = \"cake nat\""),
         up("tc = \"cake diffserv4\", bandwidth = \"20Mbit\", qdisc = \"cake\", overhead = 18, target = \"5ms\""),
+        up("tc = \"cake split-gso\", split-gso = \"auto\""),
+        "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = { device = \"net_null1\", limit-min = \"64KiB\", limit-max = \"3KiB\" }\n".to_owned(),
+        "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = { device = \"net_null1\", limit_max = \"64KiB\", hold_time = \"1s\", gso = true, tso = true }\n".to_owned(),
         up("tc = \"fq_codel ecn\", ecn = true, target = \"1ms\", wash = true"),
         up("tc = \"fq_codel target 5ms interval 2ms\""),
         up("qdisc = \"cake\", fwmark = 1, rule = [{ vlan = 7 }]"),
@@ -194,6 +197,11 @@ fn every_concern_is_told() {
         up("bandwidth = \"100Mbps\""),
         up("overhead = 18, mpu = 64, atm = \"atm\", catch-up = \"1ms\""),
         up("ce_threshold_selector = \"0x01/0x03\""),
+        up("split-gso = true, gso-budget = \"1ms\""),
+        up("tc = \"cake no-split-gso\", gso-budget = \"1ms\""),
+        link(
+            "{ device = \"net_null1\", complete-on = \"submit\", limit-min = \"1KiB\", limit-max = \"1KiB\", hold-time = \"1s\" }",
+        ),
         up("bandwidth = \"1Mbit\""),
         up("tc = \"fq_codel limit 100\", bandwidth = \"1Mbit\""),
         up("tc = \"cake bandwidth 10mbps\""),
@@ -302,8 +310,9 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
         Kind::TimeOrPreset(..) => {
             vec!["5", "\"soon\"", "\"internett\"", "\"5\"", "\"0ns\"", "\"5000s\"", "true"]
         }
-        Kind::SizeOrAuto(..) => {
-            vec!["4194304", "\"much\"", "\"automatic\"", "\"1kb\"", "\"3gb\"", "\"9999gb\""]
+        Kind::SizeOr(least, ..) => {
+            let little = if least > 1 << 10 { "\"1kb\"" } else { "\"1b\"" };
+            vec!["4194304", "\"much\"", "\"automatic\"", little, "\"3gb\"", "\"9999gb\""]
         }
         Kind::Prefix => vec![
             "\"10.0.0.0\"",
@@ -335,8 +344,10 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
             "\"fq_codel wash\"",
             "\"pfifo limit 1.5\"",
         ],
-        Kind::Size(..) => {
-            vec!["4194304", "\"much\"", "\"4194304\"", "\"4XB\"", "\"1.0001kb\"", "\"1kb\"", "\"3gb\""]
+        Kind::Size(least, _) => {
+            let wrong = ["4194304", "\"much\"", "\"4194304\"", "\"4XB\"", "\"1.0001kb\"", "\"3gb\""];
+            let little = (least > 0).then_some("\"1kb\"");
+            wrong.into_iter().chain(little).collect()
         }
         Kind::Choice(_) => vec!["\"nonsense\"", "\"\"", "7", "true"],
         Kind::Name => vec!["\"\"", "\"a b\"", "\"abcdefghijklmnopqrstuvwxyz0123456\"", "7"],
@@ -422,11 +433,13 @@ fn variant(mistake: &Mistake) -> &'static str {
     }
 }
 
-const CONCERNS: [&str; 10] = [
+const CONCERNS: [&str; 12] = [
     "MtuMismatch",
     "BytesPerSecond",
     "WithoutBandwidth",
     "WithoutThreshold",
+    "WithoutAuto",
+    "WithoutGovernor",
     "TargetBelowFrame",
     "MarkIgnored",
     "OneTin",
@@ -441,6 +454,8 @@ fn concern(concern: &Concern) -> &'static str {
         Concern::BytesPerSecond(_) => "BytesPerSecond",
         Concern::WithoutBandwidth => "WithoutBandwidth",
         Concern::WithoutThreshold => "WithoutThreshold",
+        Concern::WithoutAuto => "WithoutAuto",
+        Concern::WithoutGovernor => "WithoutGovernor",
         Concern::TargetBelowFrame(_) => "TargetBelowFrame",
         Concern::MarkIgnored(..) => "MarkIgnored",
         Concern::OneTin => "OneTin",

@@ -52,6 +52,16 @@ fn a_line_means_what_its_keys_mean() {
     for (line, keys) in pairs {
         assert_eq!(of(line), up(keys), "{line}");
     }
+    assert_eq!(of("cake no-split-gso split-gso"), up("qdisc = \"cake\"\nsplit-gso = true"));
+    for split in [
+        "split-gso = \"auto\"\ngso-budget = \"1ms\"\ngro = true",
+        "split-gso = true",
+        "split-gso = false",
+        "",
+    ] {
+        assert_eq!(up(&format!("tc = \"cake\"\n{split}")), up(&format!("qdisc = \"cake\"\n{split}")));
+        assert_eq!(up(&format!("tc = \"fq_codel\"\n{split}")), up(split));
+    }
     let beside = "tc = \"fq_codel limit 10\"\nbandwidth = \"20Mbit\"\noverhead = 18\ncatch-up = \"1ms\"";
     let keys = "limit = 10\nbandwidth = \"20Mbit\"\noverhead = 18\ncatch-up = \"1ms\"";
     assert_eq!(up(beside), up(keys));
@@ -66,8 +76,10 @@ fn what_is_printed_in_either_form_reads_back() {
         let line = direction.to_tc();
         let read = of(&line);
         assert_eq!(read.qdisc, direction.qdisc, "{line}");
-        assert_eq!(read.split_gso, direction.split_gso);
         assert_eq!(read.to_tc(), line);
+        let beside = direction.beside_tc().into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+        let read = up(&format!("tc = {line:?}\n{}", beside.collect::<String>()));
+        assert_eq!(Direction { rules: direction.rules.clone(), ..read }, direction, "{line}");
         assert_eq!(up(&direction.to_toml("up")), direction, "{line}");
     }
 }
@@ -91,7 +103,7 @@ fn any(numbers: &mut Numbers) -> String {
             pick(&["\"flowblind\"", "\"srchost\"", "\"hosts\"", "\"dual-dsthost\"", "\"triple-isolate\""]),
         ),
         ("wash", pick(&flag)),
-        ("split-gso", pick(&flag)),
+        ("split-gso", pick(&["true", "false", "\"auto\""])),
         ("ack-filter", pick(&["true", "false", "\"aggressive\""])),
         ("memlimit", pick(&["\"auto\"", "\"16KiB\"", "\"65537b\"", "\"2GiB\""])),
         ("fwmark", pick(&["0x0", "1", "0xff00", "0xffffffff"])),
@@ -114,11 +126,12 @@ fn any(numbers: &mut Numbers) -> String {
         ("bandwidth", format!("\"{}\"", pick(&rates))),
     ];
     let fifo = [("limit", pick(&["1", "4194304"]))];
+    let split = [("gso-budget", pick(&["\"1us\"", "\"100ms\""])), ("gro", pick(&flag))];
     let shaping = [("bandwidth", format!("\"{}\"", pick(&rates))), ("overhead", pick(&overheads))];
     let (name, keys): (&str, Vec<_>) = match numbers.below(5) {
         0 => ("fifo", fifo.into_iter().collect()),
         1 => ("fq_codel", fq_codel.into_iter().filter(|(_, value)| value != "\"12345b\"").collect()),
-        _ => ("cake", cake.into_iter().chain(shaping).collect()),
+        _ => ("cake", cake.into_iter().chain(shaping).chain(split).collect()),
     };
     let mut text = format!("qdisc = \"{name}\"\n");
     for (key, value) in keys {

@@ -12,7 +12,7 @@ pub fn options(settings: &model::Direction) -> String {
     if words.next() == Some("bandwidth") {
         words.next();
     }
-    words.collect::<Vec<_>>().join(" ")
+    words.collect::<Vec<_>>().join(" ") + &settings.super_packet_words()
 }
 
 /// The counters of the whole, named as `tc -s -j` names them.
@@ -51,7 +51,7 @@ fn smallest(size: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Count, DirectionReport, LinkReport, Report};
+    use crate::report::{DirectionReport, LinkReport, Report, snapshot};
     use engine::sojourn::Sojourn;
     use shaper::qdisc::cake::{Diffserv, TinStats};
     use shaper::time::Duration;
@@ -126,41 +126,13 @@ mod tests {
             kind: "cake".into(),
             options: options(&settings),
             bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
-            received: Count::default(),
-            sent: Count::default(),
-            dropped: Count::default(),
-            losses: Default::default(),
-            backlog: Count::default(),
-            control: Count::default(),
-            control_spilled: Count::default(),
-            rewritten: 0,
-            rewrite_failed: 0,
-            requeues: 0,
             qdisc: counters,
             tins: tins(&settings.qdisc, Some(&stats), &total),
             sojourn: total.of_all().into(),
-            limiter: None,
+            ..DirectionReport::default()
         };
-        let (a, b) = Default::default();
-        Report {
-            version: String::new(),
-            dpdk: String::new(),
-            name: "test".into(),
-            config: "test.toml".into(),
-            pid: 1,
-            uptime_s: 4.0,
-            links: vec![LinkReport { name: "home".into(), a, b, directions: vec![direction] }],
-            workers: Vec::new(),
-        }
-    }
-
-    fn snapshot(name: &str, text: &str) {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
-        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, text).unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "UPDATE_SNAPSHOTS=1 accepts the change");
+        let link = LinkReport { name: "home".into(), directions: vec![direction], ..LinkReport::default() };
+        Report { links: vec![link], ..Report::default() }
     }
 
     #[test]

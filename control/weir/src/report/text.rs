@@ -1,6 +1,6 @@
 //! The report as text.
 
-use super::{DirectionReport, LinkReport, PortReport, Report, SojournReport, WorkerReport, tins};
+use super::{DirectionReport, LinkReport, PortReport, Report, SojournReport, WorkerReport, supers, tins};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Report {
@@ -43,13 +43,17 @@ fn write_direction(f: &mut Formatter<'_>, link: &LinkReport, d: &DirectionReport
     if d.sojourn.packets > 0 {
         write_sojourn(f, &d.sojourn)?;
     }
-    writeln!(f, " received {} bytes {} pkt", d.received.bytes, d.received.packets)?;
+    write!(f, " received {} bytes {} pkt", d.received.bytes, d.received.packets)?;
+    for (what, count) in [("added by cutting", d.added), ("removed by merging", d.removed)] {
+        if count.packets + count.bytes > 0 {
+            write!(f, ", {what} {} bytes {} pkt", count.bytes, count.packets)?;
+        }
+    }
+    writeln!(f)?;
     for (reason, count) in &d.losses {
         writeln!(f, " dropped {reason}: {} bytes {} pkt", count.bytes, count.packets)?;
     }
-    if d.losses.contains_key("oversize") && d.options.contains(" split-gso") {
-        writeln!(f, " split-gso: frames above the MTU are not cut yet, they are the oversize ones")?;
-    }
+    supers::write(f, &d.supers)?;
     if d.control.packets + d.control_spilled.packets > 0 {
         writeln!(
             f,
@@ -101,7 +105,9 @@ fn write_port(f: &mut Formatter<'_>, link: &str, side: &str, port: &PortReport) 
         " rx {} pkt, before the AQM lost: imissed {} rx_nombuf {} ierrors {}; tx {} pkt, oerrors {}",
         port.ipackets, port.imissed, port.rx_nombuf, port.ierrors, port.opackets, port.oerrors
     )?;
-    writeln!(f, " mbufs {} of {} in use", port.pool_in_use, port.pool_size)
+    writeln!(f, " mbufs {} of {} in use", port.pool_in_use, port.pool_size)?;
+    writeln!(f, " {}", port.offload)?;
+    port.tx_queues.iter().try_for_each(|queue| write!(f, "{queue}"))
 }
 
 fn write_worker(f: &mut Formatter<'_>, worker: &WorkerReport) -> fmt::Result {

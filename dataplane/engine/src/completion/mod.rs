@@ -14,6 +14,8 @@ pub mod drivers;
 pub mod source;
 pub mod watch;
 
+use crate::frame;
+use dpdk::Mbuf;
 use shaper::time::{Duration, Instant};
 use source::{Device, Handle, Nudge, Source};
 use std::collections::VecDeque;
@@ -114,11 +116,11 @@ impl<H: Handle> Completions<H> {
         self.pace = bytes_per_sec;
     }
 
-    /// The next frame of a burst takes this much.
+    /// The next frames of a burst take this much.
     #[inline]
-    pub fn offer(&mut self, bytes: u32, descriptors: u16) {
-        self.offered.bytes += u64::from(bytes);
-        self.offered.descriptors += u64::from(descriptors);
+    pub fn offer(&mut self, frames: Amount) {
+        self.offered.bytes += frames.bytes;
+        self.offered.descriptors += frames.descriptors;
     }
 
     /// Looks for the frame that was offered last; without a handle where the source needs none.
@@ -233,6 +235,18 @@ impl<H: Handle> Completions<H> {
 }
 
 impl Amount {
+    /// One more packet, which becomes one frame or several, each with `framing` bytes beside its own.
+    #[inline]
+    pub fn add(&mut self, packet: &Mbuf, framing: u64) {
+        let (mut bytes, mut frames) = (packet.pkt_len(), 1);
+        if frame::is_segmented(packet) {
+            bytes = frame::wire_len(packet);
+            frames = frame::segments(packet).map_or(1, |segments| segments.segs.into());
+        }
+        self.bytes += u64::from(bytes) + frames * framing;
+        self.descriptors += u64::from(packet.nb_segs());
+    }
+
     /// What lies between `earlier` and this.
     #[inline]
     #[must_use]

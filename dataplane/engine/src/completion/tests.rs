@@ -83,7 +83,7 @@ fn burst(
 ) {
     let held = completions.source() == Source::Held;
     for (index, (descriptors, mark)) in frames.iter().enumerate() {
-        completions.offer(100, *descriptors);
+        completions.offer(Amount { bytes: 100, descriptors: u64::from(*descriptors) });
         if index < taken {
             ring.taken += u64::from(*descriptors);
         }

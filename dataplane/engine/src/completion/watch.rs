@@ -94,10 +94,10 @@ impl Watch {
         (waited.as_nanos() > bound && self.given == EXTRA).then(|| self.give_up(Contradiction::Never))
     }
 
-    /// Whether a frame may go although the limit says no.
+    /// Frames that may go although the limit says no.
     #[inline]
-    pub const fn allows(&self) -> bool {
-        self.allowance > 0
+    pub const fn allowance(&self) -> u32 {
+        self.allowance
     }
 
     /// Whether frames were let through since the last completion.
@@ -106,7 +106,7 @@ impl Watch {
         self.given > 0
     }
 
-    /// A frame went that the limit would have kept.
+    /// Frames went that the limit would have kept.
     #[inline]
     pub fn spend(&mut self, frames: u32) {
         let spent = frames.min(self.allowance);
@@ -174,7 +174,7 @@ mod tests {
         for now in 0..=1_001 {
             let given_up = watch.waiting(ms(now), Duration::ZERO);
             assert_eq!(given_up, (now == 1_001).then_some(Contradiction::Never), "at {now} ms");
-            if watch.allows() {
+            if watch.allowance() > 0 {
                 let_through.push((now, watch.allowance));
                 watch.spend(u32::MAX);
             }
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(watch.waiting(ms(now), Duration::ZERO), None);
         }
         watch.progress();
-        assert!(!watch.allows());
+        assert_eq!(watch.allowance(), 0);
         assert_eq!(watch.waiting(ms(200_000), Duration::from_millis(300)), None);
         assert_eq!(
             watch.waiting(ms(201_500), Duration::from_millis(300)),

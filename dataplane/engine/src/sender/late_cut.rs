@@ -9,7 +9,7 @@
 
 use crate::counters::{Counters, Loss, Losses, Supers, Tally};
 use crate::frame;
-use crate::gate::Gate;
+use crate::gate::Budget;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy, gathered, head_of, wire_bytes};
 use dpdk::mbuf::flags;
@@ -47,7 +47,7 @@ struct Cutting {
 struct Room<'a> {
     outbox: &'a mut Burst,
     bytes: u64,
-    gate: Option<&'a mut Gate>,
+    budget: Budget,
 }
 
 impl Room<'_> {
@@ -55,16 +55,13 @@ impl Room<'_> {
     #[inline]
     fn admits(&self) -> bool {
         let frames = self.outbox.len();
-        self.outbox.room() > 0 && self.gate.as_ref().is_none_or(|gate| gate.admits(self.bytes, frames))
+        self.outbox.room() > 0 && self.budget.admits(self.bytes, frames)
     }
 
     /// Puts it into the out-box; returns its bytes on the wire.
     #[inline]
     fn put(&mut self, packet: Mbuf) -> u32 {
         let len = frame::wire_len(&packet);
-        if let Some(gate) = &mut self.gate {
-            gate.admitted(self.bytes, self.outbox.len());
-        }
         self.bytes += u64::from(len);
         // There is room: a packet handed back would be freed here, uncounted.
         let _ = self.outbox.push(packet);
@@ -119,6 +116,7 @@ impl LateCut {
         if !frame::asks_the_driver(&packet) { Some(packet) } else { self.judge(packet, counters) }
     }
 
+    #[inline(never)]
     fn judge(&mut self, packet: Mbuf, counters: &mut Counters) -> Option<Mbuf> {
         let does = self.offload.does(packet.ol_flags());
         let Some(segments) = frame::segments(&packet) else {
@@ -168,14 +166,15 @@ impl LateCut {
 
     /// Goes on with what waits here, as far as the out-box has room and the gate lets frames pass.
     /// `bytes` are those in the out-box; returns how many there are now.
+    #[inline(never)]
     pub(crate) fn emit(
         &mut self,
         outbox: &mut Burst,
         bytes: u64,
-        gate: Option<&mut Gate>,
+        budget: Budget,
         counters: &mut Counters,
     ) -> u64 {
-        let mut room = Room { outbox, bytes, gate };
+        let mut room = Room { outbox, bytes, budget };
         while room.admits() {
             if let Some(cutting) = self.cutting.take() {
                 self.go_on(cutting, &mut room, counters);
@@ -325,7 +324,7 @@ mod tests {
         assert_eq!((counters.supers.prepare_refused, counters.added.packets), (1, 1));
         assert!(!late.offload().segments() && late.offload().tcp_checksum);
 
-        let bytes = late.emit(&mut outbox, all - taken_back, None, &mut counters);
+        let bytes = late.emit(&mut outbox, all - taken_back, Budget::ALL, &mut counters);
         assert!(!late.is_busy());
         assert_eq!(bytes, all, "cut, the frames have the bytes that the piece was counted with");
         let lens: Vec<_> = outbox.as_slice().iter().map(Mbuf::pkt_len).collect();
