@@ -75,6 +75,20 @@ pub enum ParamError {
     OtherDiscipline,
 }
 
+impl Params {
+    /// Whether a discipline that runs with the parameters `old` can take these.
+    ///
+    /// # Errors
+    /// A parameter out of range or not changeable.
+    pub fn replaces(&self, old: &Self) -> Result<(), ParamError> {
+        match (old, self) {
+            (Self::Fifo(_), Self::Fifo(_)) | (Self::Cake(_), Self::Cake(_)) => Ok(()),
+            (Self::FqCodel(old), Self::FqCodel(new)) => new.replaces(old),
+            _ => Err(ParamError::OtherDiscipline),
+        }
+    }
+}
+
 impl<P> Qdisc<P> {
     /// A discipline with room for `slots` packets; the only allocation.
     ///
@@ -171,6 +185,18 @@ impl<P> Qdisc<P> {
                 cake.change(now, params, doomed);
                 Ok(())
             }
+            _ => Err(ParamError::OtherDiscipline),
+        }
+    }
+
+    /// Whether [`Qdisc::change`] or [`Qdisc::begin`] would take these parameters.
+    ///
+    /// # Errors
+    /// A parameter out of range or not changeable.
+    pub fn accepts(&self, params: &Params) -> Result<(), ParamError> {
+        match (self, params) {
+            (Self::Fifo(_), Params::Fifo(_)) | (Self::Cake(_), Params::Cake(_)) => Ok(()),
+            (Self::FqCodel(own), Params::FqCodel(params)) => params.replaces(own.params()),
             _ => Err(ParamError::OtherDiscipline),
         }
     }

@@ -40,6 +40,9 @@ pub(super) struct Old<C> {
 }
 
 impl<C: Conformance> Tables<C> {
+    /// For a change that needs none.
+    pub const NONE: Self = Self { tins: None, acks: None };
+
     /// For a change from `old` to `new` of a discipline with room for `slots` packets. `re_sort`: what
     /// [`Arrival::mark`] and [`Arrival::dscp`] say of a packet changes too.
     pub fn between(old: &Params, new: &Params, re_sort: bool, slots: usize) -> Self {
