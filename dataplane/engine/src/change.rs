@@ -58,7 +58,7 @@ pub struct DirectionChange {
 }
 
 /// Everything a direction can be told while it runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The direction.
     pub plan: &'a DirectionPlan,

@@ -8,7 +8,7 @@ use super::moving::{Old, Tables};
 use super::overflow::{Backlogs, QueueId};
 use super::rate::{ByteTime, LOWEST_RATE};
 use super::tin::{Settings, Tin};
-use super::{AckFilter, Cake, MAX_TINS, Params, QUEUES, Shared};
+use super::{AckFilter, Cake, Diffserv, MAX_TINS, Params, QUEUES, Shared};
 use crate::conformance::{Conformance, Weir};
 use crate::packet::DropReason;
 use crate::rng::Rng;
@@ -61,7 +61,7 @@ impl<P, C: Conformance> Cake<P, C> {
             self.shared.mode = params.diffserv.mode();
             self.tins.iter_mut().for_each(|tin| tin.set_mode(params.flow_mode));
         } else if let Some((tins, backlogs)) = tables.tins.take() {
-            self.replace_tins(old, tins, backlogs);
+            self.replace_tins(old.diffserv, tins, backlogs);
         }
     }
 
@@ -127,19 +127,19 @@ impl<P, C: Conformance> Cake<P, C> {
     }
 
     /// New tins take over; the old ones are kept until they are empty.
-    fn replace_tins(&mut self, params: Params, tins: Box<[Tin<C>]>, backlogs: Backlogs<C>) {
+    fn replace_tins(&mut self, diffserv: Diffserv, tins: Box<[Tin<C>]>, backlogs: Backlogs<C>) {
         let tins = core::mem::replace(&mut self.tins, tins);
         let backlogs = core::mem::replace(&mut self.shared.backlogs, backlogs);
-        let mode = core::mem::replace(&mut self.shared.mode, self.shared.params.diffserv.mode());
+        self.shared.mode = self.shared.params.diffserv.mode();
         self.shared.turn = 0;
         for (tin, old) in self.tins.iter_mut().zip(&tins) {
             tin.inherit(old);
         }
-        self.old = Some(Old::new(tins, backlogs, mode, params));
+        self.old = Some(Old::new(tins, backlogs, diffserv));
     }
 
     fn rehome_all(&mut self, mut old: Old<C>) {
-        let stays = old.params.diffserv == self.shared.params.diffserv;
+        let stays = old.diffserv == self.shared.params.diffserv;
         for (number, tin) in old.tins.iter_mut().enumerate() {
             for queue in 0..QUEUES {
                 let bytes = old.backlogs.get(QueueId::new(number, queue));

@@ -10,10 +10,9 @@
 
 use super::ack_filter::Acks;
 use super::change::Even;
-use super::diffserv::Mode;
 use super::overflow::{Backlogs, QueueId};
 use super::tin::{Hashes, Tin};
-use super::{Cake, Params, QUEUES};
+use super::{Cake, Diffserv, Params, QUEUES};
 use crate::conformance::{Conformance, Weir};
 use crate::flow::slots::Waiting;
 use crate::packet::{Arrival, DropReason, Enqueued, Piece, Verdict};
@@ -24,17 +23,18 @@ use alloc::boxed::Box;
 /// memory, allocated and freed by whoever has the time.
 #[derive(Debug)]
 pub struct Tables<C: Conformance = Weir> {
-    pub(super) tins: Option<(Box<[Tin<C>]>, Backlogs<C>)>,
+    pub(super) tins: Option<TinsAndBacklogs<C>>,
     pub(super) acks: Option<Acks<C>>,
 }
+
+type TinsAndBacklogs<C> = (Box<[Tin<C>]>, Backlogs<C>);
 
 /// Tins that go away.
 #[derive(Debug)]
 pub(super) struct Old<C> {
     pub(super) tins: Box<[Tin<C>]>,
     pub(super) backlogs: Backlogs<C>,
-    mode: &'static Mode,
-    pub(super) params: Params,
+    pub(super) diffserv: Diffserv,
     /// Queues before this one are empty for good.
     at: usize,
 }
@@ -58,13 +58,8 @@ impl<C: Conformance> Tables<C> {
 }
 
 impl<C: Conformance> Old<C> {
-    pub(super) fn new(
-        tins: Box<[Tin<C>]>,
-        backlogs: Backlogs<C>,
-        mode: &'static Mode,
-        params: Params,
-    ) -> Self {
-        Self { tins, backlogs, mode, params, at: 0 }
+    pub(super) fn new(tins: Box<[Tin<C>]>, backlogs: Backlogs<C>, diffserv: Diffserv) -> Self {
+        Self { tins, backlogs, diffserv, at: 0 }
     }
 
     fn is_empty(&self) -> bool {
@@ -84,16 +79,12 @@ impl<C: Conformance> Old<C> {
         None
     }
 
-    /// The queue that an arrival must stay behind: that of its flow in the tin that it belonged to, else
-    /// in any.
+    /// The queue that an arrival must stay behind: of those that may hold packets of its flow, whatever tin
+    /// they were sorted into, the one that moves last.
     fn holding(&self, arrival: &Arrival<'_>) -> Option<QueueId> {
         let hashes = Hashes::of(arrival);
-        let in_tin = |number: usize| {
-            let queue = self.tins.get(number)?.holding(hashes)?;
-            Some(QueueId::new(number, queue))
-        };
-        let own = self.mode.tin_of(&self.params, arrival);
-        in_tin(own).or_else(|| (0..self.tins.len()).find_map(in_tin))
+        let mut tins = self.tins.iter().enumerate().rev();
+        tins.find_map(|(number, tin)| Some(QueueId::new(number, tin.holding(hashes)?)))
     }
 
     /// `waiting` left the queue.
@@ -246,7 +237,7 @@ const LOOKED_AT: usize = 512;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AckFilter, Diffserv, FlowMode};
+    use super::super::{AckFilter, FlowMode};
     use super::*;
     use crate::packet::DsField;
     use crate::rng::{Rng, SplitMix};
