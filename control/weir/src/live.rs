@@ -368,8 +368,8 @@ mod tests {
         let live = live(HOME);
         for (path, value, said) in [
             ("down.bandwith", "5Mbit", "bandwidth"),
-            ("down.bandwidth", "5", "unit"),
-            ("down.bandwidth", "1bit", "64kbit"),
+            ("down.bandwidth", "5", "is a bare number"),
+            ("down.bandwidth", "1bit", "64Kbit"),
             ("sideways.bandwidth", "5Mbit", "no table"),
             ("down.rtt", "5ms", "qdisc"),
             ("down.target.more", "5ms", "no table"),
