@@ -524,9 +524,9 @@ fn a_file_that_is_wrong_changes_nothing() {
     let more = IDLE.replace("idle", "more").replace("null0", "null2").replace("null1", "null3");
     for (file, said) in [
         ("[[link".to_owned(), "weir: "),
-        (String::new(), "at least one"),
+        (String::new(), "there is no link"),
         (other("bandwidth", "bandwith"), "bandwidth"),
-        (other("5Mbit", "5"), "unit"),
+        (other("5Mbit", "5"), "is a bare number"),
         (other("5Mbit", "1bit"), "accepted"),
         (other("limit = 1000", "limit = \"many\""), "number"),
         (
