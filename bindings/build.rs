@@ -26,6 +26,11 @@ fn build() -> Result<(), String> {
         println!("cargo::rustc-link-lib=dylib=rte_gso");
         cflags.push("-DWITH_GSO".into());
     }
+    if with_vhost() {
+        println!("cargo::rustc-link-lib=dylib=rte_net_vhost");
+        println!("cargo::rustc-link-lib=dylib=rte_vhost");
+        cflags.push("-DWITH_VHOST".into());
+    }
     compile_shim(&cflags)?;
     generate(&cflags)
 }
@@ -103,6 +108,11 @@ fn generate(cflags: &[String]) -> Result<(), String> {
     bindings
         .write_to_file(out.join("bindings.rs"))
         .map_err(|error| format!("cannot write the generated bindings: {error}"))
+}
+
+/// The rings of a guest behind a vhost port.
+fn with_vhost() -> bool {
+    std::env::var_os("CARGO_FEATURE_VHOST").is_some()
 }
 
 /// DPDK's own segmentation, which ours is measured against.
@@ -189,6 +199,10 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_rx_offload_name",
     "rte_eth_dev_tx_offload_name",
     "rte_dev_name",
+    "rte_eth_vhost_get_vid_from_port_id",
+    "rte_vhost_get_mem_table",
+    "rte_vhost_get_negotiated_features",
+    "rte_vhost_get_vhost_vring",
     "rte_gso_segment",
 ];
 
@@ -203,6 +217,14 @@ const TYPES: &[&str] = &[
 ];
 
 /// Structs that are only handed back to DPDK.
-const OPAQUE: &[&str] = &["rte_mempool", "rte_ring", "rte_device", "rte_eth_dev", "rte_bus"];
+const OPAQUE: &[&str] = &[
+    "rte_mempool",
+    "rte_ring",
+    "rte_device",
+    "rte_eth_dev",
+    "rte_bus",
+    "vring_(desc|avail|used)",
+    "vring_packed_desc(_event)?",
+];
 
 const CONSTANTS: &[&str] = &["SHIM_.*", "MBUF_(SIZE|OFFSET_.*|BITS_.*)", "stdout"];

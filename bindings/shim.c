@@ -85,6 +85,11 @@ int shim_tx_queue_count(uint16_t port, uint16_t queue)
 #endif
 }
 
+void shim_set_tx_descriptor_status(uint16_t port, int (*answer)(void *queue, uint16_t offset))
+{
+	rte_eth_fp_ops[port].tx_descriptor_status = answer;
+}
+
 int shim_link_get_nowait(uint16_t port, struct shim_link *out)
 {
 	struct rte_eth_link link;

@@ -57,6 +57,8 @@ uint16_t shim_tx_prepare(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs,
 int shim_tx_descriptor_status(uint16_t port, uint16_t queue, uint16_t offset);
 /* -ENOTSUP when built against a DPDK older than 24.03. */
 int shim_tx_queue_count(uint16_t port, uint16_t queue);
+/* Puts a function into a started port's table; stopping the port takes it out. */
+void shim_set_tx_descriptor_status(uint16_t port, int (*answer)(void *queue, uint16_t offset));
 int shim_link_get_nowait(uint16_t port, struct shim_link *link);
 
 struct rte_mbuf *shim_mbuf_alloc(struct rte_mempool *pool);

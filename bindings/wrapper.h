@@ -14,6 +14,10 @@
 #include <rte_mempool.h>
 #include <rte_ring.h>
 #include <rte_version.h>
+#ifdef WITH_VHOST
+#include <rte_eth_vhost.h>
+#include <rte_vhost.h>
+#endif
 
 #ifdef WITH_GSO
 #include <rte_gso.h>

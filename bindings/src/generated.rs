@@ -7,6 +7,7 @@
     non_upper_case_globals,
     unreachable_pub,
     unnecessary_transmutes,
+    unsafe_op_in_unsafe_fn,
     clippy::all,
     clippy::undocumented_unsafe_blocks,
     reason = "generated"

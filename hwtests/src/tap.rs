@@ -36,6 +36,11 @@ impl Tap {
         Self::configured(name, IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, VNET_HEADER_LEN, TUN_F_ALL)
     }
 
+    /// The file, without blocking: a frame per read and per write.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// Hands the kernel one frame.
     pub fn send(&mut self, frame: &[u8]) -> Result<()> {
         let written = self.file.write(frame).context("the kernel does not take the frame")?;

@@ -30,6 +30,8 @@ mod signals;
 pub mod testing;
 pub mod tsc;
 pub mod txq;
+#[cfg(feature = "vhost")]
+pub mod vhost;
 
 pub use burst::Burst;
 pub use eal::{Eal, EalConfig, EalError, LogLevel};

@@ -35,6 +35,16 @@ impl RxQueue {
         unsafe { burst.fill(limit, |first, n| dpdk_sys::shim_rx_burst(port, queue, first, n)) }
     }
 
+    #[cfg(feature = "vhost")]
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    #[cfg(feature = "vhost")]
+    pub(crate) fn queue(&self) -> u16 {
+        self.queue
+    }
+
     /// Whether the driver has reported that the device was pulled out.
     #[inline]
     pub fn vanished(&self) -> bool {

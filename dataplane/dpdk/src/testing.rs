@@ -4,6 +4,7 @@
 //! and pools have names. So [`eal`] starts it the first time, and the guard it returns lets one
 //! test in at a time.
 
+use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -12,6 +13,7 @@ use crate::eal::{Eal, EalConfig};
 use crate::mbuf::Mbuf;
 use crate::mempool::Mempool;
 use crate::offload::TxOffloads;
+use crate::txq::TxQueue;
 
 /// The running EAL, for one test at a time.
 pub struct TestEal {
@@ -74,6 +76,38 @@ impl Deref for TestEal {
     }
 }
 
+/// Somebody else than the driver knows the state of a port's descriptors, as long as it is held.
+#[derive(Debug)]
+#[must_use]
+pub struct Answers(());
+
+impl Answers {
+    /// Lets `is_done` answer [`TxQueue::descriptor_status`] for the port of `queue`, whatever its driver
+    /// can do: true for done, false for full. One port at a time; afterwards the port shall be stopped.
+    pub fn of(queue: &TxQueue, is_done: impl Fn(u16) -> bool + Send + 'static) -> Self {
+        *lock_answer() = Some(Box::new(is_done));
+        // SAFETY: the port is started, and stopping it takes the function out; it uses none of its
+        // arguments but the offset.
+        unsafe { dpdk_sys::shim_set_tx_descriptor_status(queue.port(), Some(descriptor_status)) };
+        Self(())
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        *lock_answer() = None;
+    }
+}
+
+fn lock_answer() -> MutexGuard<'static, Option<Answer>> {
+    ANSWER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn descriptor_status(_queue: *mut c_void, offset: u16) -> c_int {
+    let is_done = lock_answer().as_ref().is_some_and(|is_done| is_done(offset));
+    (if is_done { dpdk_sys::SHIM_TX_DESC_DONE } else { dpdk_sys::SHIM_TX_DESC_FULL }) as c_int
+}
+
 /// Test programs may run side by side under one prefix: without a shared configuration and telemetry
 /// they leave nothing there but one empty directory.
 fn config() -> EalConfig {
@@ -95,5 +129,9 @@ fn allowed_cpus() -> String {
     list.map_or("0".to_owned(), |list| list.trim().to_owned())
 }
 
+/// Says whether the descriptor at an offset is done.
+type Answer = Box<dyn Fn(u16) -> bool + Send>;
+
+static ANSWER: Mutex<Option<Answer>> = Mutex::new(None);
 static EAL: OnceLock<Eal> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());

@@ -165,6 +165,12 @@ impl TxQueue {
         Errno::check(unsafe { dpdk_sys::shim_tx_queue_count(self.port, self.queue) }).map(i32::unsigned_abs)
     }
 
+    /// Its port's number.
+    #[cfg(feature = "testing")]
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Whether the driver has reported that the device was pulled out.
     #[inline]
     pub fn vanished(&self) -> bool {
