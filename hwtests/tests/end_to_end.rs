@@ -526,7 +526,7 @@ fn a_file_that_is_wrong_changes_nothing() {
         ("[[link".to_owned(), "weir: "),
         (String::new(), "there is no link"),
         (other("bandwidth", "bandwith"), "bandwidth"),
-        (other("5Mbit", "5"), "is a bare number"),
+        (other("5Mbit", "5"), "the unit is missing"),
         (other("5Mbit", "1bit"), "accepted"),
         (other("limit = 1000", "limit = \"many\""), "number"),
         (
