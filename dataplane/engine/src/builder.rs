@@ -67,7 +67,9 @@ impl Builder<'_> {
             }
         }
         let watch = LinkWatch::new(self.link.propagate_link);
-        Ok(LineLink::new(self.link.name.clone(), a, b, ways, watch, idle))
+        let slots = [(Way::Up, &self.link.up), (Way::Down, &self.link.down)].into_iter();
+        let slots = slots.filter_map(|(way, plan)| Some((way, pool::slots(&plan.as_ref()?.qdisc))));
+        Ok(LineLink::new(self.link.name.clone(), a, b, ways, slots.collect(), watch, idle))
     }
 
     fn direction(
