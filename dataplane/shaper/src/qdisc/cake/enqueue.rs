@@ -59,18 +59,27 @@ impl<P, C: Conformance> Cake<P, C> {
         now: Instant,
         rng: &mut impl Rng,
         arrival: &Arrival<'_>,
-        mut pieces: impl Iterator<Item = Piece<P>>,
+        pieces: impl Iterator<Item = Piece<P>>,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Enqueued {
         self.shared.spend_wakeup(now);
-        let mut first = pieces.next();
-        if self.old.is_some()
-            && first.is_some()
-            && let Some(enqueued) = self.enqueue_behind(now, arrival, &mut pieces, &mut first, doomed)
-        {
-            return enqueued;
+        if self.old.is_some() {
+            return self.enqueue_while_moving(now, rng, arrival, pieces, doomed);
         }
-        let Some(first) = first else { return self.refuse_uncut(now, arrival) };
+        self.enqueue_settled(now, rng, arrival, pieces, doomed)
+    }
+
+    /// The same, where nothing waits in tins that go away.
+    #[inline(always)] // see above
+    pub(super) fn enqueue_settled(
+        &mut self,
+        now: Instant,
+        rng: &mut impl Rng,
+        arrival: &Arrival<'_>,
+        mut pieces: impl Iterator<Item = Piece<P>>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Enqueued {
+        let Some(first) = pieces.next() else { return self.refuse_uncut(now, arrival) };
         let place = self.choose_place(now, arrival, first.len());
         let id = place.id;
         let mut losses = Losses::default();

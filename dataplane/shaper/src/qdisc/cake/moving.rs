@@ -16,6 +16,7 @@ use super::{Cake, Diffserv, Params, QUEUES};
 use crate::conformance::{Conformance, Weir};
 use crate::flow::slots::Waiting;
 use crate::packet::{Arrival, DropReason, Enqueued, Piece, Verdict};
+use crate::rng::Rng;
 use crate::time::Instant;
 use alloc::boxed::Box;
 
@@ -157,27 +158,40 @@ impl<P, C: Conformance> Cake<P, C> {
         old.taken(id, &waiting);
     }
 
-    /// Queues an arrival behind what an old queue holds of its flow, if one does. Where memory is short
-    /// it is the one to be lost: the longest queue may be an old one.
+    /// Queues an arrival behind what an old queue holds of its flow, if one does.
     #[cold]
     #[inline(never)]
-    pub(super) fn enqueue_behind(
+    pub(super) fn enqueue_while_moving(
         &mut self,
         now: Instant,
+        rng: &mut impl Rng,
         arrival: &Arrival<'_>,
-        pieces: &mut impl Iterator<Item = Piece<P>>,
-        first: &mut Option<Piece<P>>,
+        pieces: impl Iterator<Item = Piece<P>>,
         doomed: &mut impl FnMut(P, DropReason),
-    ) -> Option<Enqueued> {
-        let mut old = self.old.take()?;
-        let Some(id) = old.holding(arrival) else {
-            self.old = Some(old);
-            return None;
-        };
+    ) -> Enqueued {
+        let mut pieces = pieces.peekable();
+        let behind = self.old.as_ref().and_then(|old| old.holding(arrival));
+        match behind.filter(|_| pieces.peek().is_some()) {
+            Some(id) => self.enqueue_behind(now, id, arrival, pieces, doomed),
+            None => self.enqueue_settled(now, rng, arrival, pieces, doomed),
+        }
+    }
+
+    /// Queues an arrival in an old queue. Where memory is short it is the one to be lost: the longest
+    /// queue may be an old one.
+    fn enqueue_behind(
+        &mut self,
+        now: Instant,
+        id: QueueId,
+        arrival: &Arrival<'_>,
+        pieces: impl Iterator<Item = Piece<P>>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Enqueued {
         let number = self.shared.mode.tin_of(&self.shared.params, arrival);
         let (ds, rewrite) = self.shared.leaves_with(arrival.ds);
         let mut queued = 0_i64;
-        for mut piece in first.take().into_iter().chain(pieces) {
+        for mut piece in pieces {
+            let Some(old) = &mut self.old else { break };
             let shared = &mut self.shared;
             let stats = &mut self.tins[number].stats;
             stats.max_pkt_len = stats.max_pkt_len.max(arrival.len).max(piece.len());
@@ -207,13 +221,12 @@ impl<P, C: Conformance> Cake<P, C> {
                 shared.autorate.count(waiting.adjusted);
             }
         }
-        self.old = Some(old);
         if queued != 0 {
             self.shared.tell_parent(1 - queued, 0);
         }
         self.follow_rate(now, doomed);
         let verdict = if queued == 0 { Verdict::Dropped } else { Verdict::Ok };
-        Some(Enqueued { verdict, tin: number as u8, queue: id.queue() as u32 })
+        Enqueued { verdict, tin: number as u8, queue: id.queue() as u32 }
     }
 
     /// Empties the old tins.
