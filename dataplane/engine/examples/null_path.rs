@@ -10,9 +10,8 @@
 //! other turn, in which the worker receives one burst and sends none; in the next it sends the two
 //! bursts that a turn may send and receives one. So the backlog filled at the start stands.
 //!
-//! `--gate held` puts the governor in front of the device, which sees completions by held references: net_null
-//! frees at once, so that everything is complete by the next turn. `--gate submit` is what weir does in front of
-//! such a device: no completion means anything, and nothing is held back. Without, there is no gate.
+//! `--gate submit` puts the governor's gate in front of the device as weir does: net_null copies, so that a
+//! completion means nothing and nothing is held back. Without, there is no gate.
 //!
 //! `mpps` is packets over the time that passed, `mpps_on_cpu` over the time that the lcore had a CPU.
 //!
@@ -282,16 +281,13 @@ fn arguments() -> Arguments {
         match (arg.as_str(), value.as_deref()) {
             ("--qdisc", Some("fq_codel")) => params = Some(fq_codel()),
             ("--qdisc", Some("cake")) => params = Some(cake()),
-            ("--gate", Some("held")) => gate = Some(Source::Held),
             ("--gate", Some("submit")) => gate = Some(Source::Submit),
             ("--seconds", Some(value)) => seconds = value.parse().ok(),
             _ => seconds = None,
         }
     }
     let Some((params, seconds)) = params.zip(seconds) else {
-        eprintln!(
-            "usage: null_path [--qdisc fq_codel|cake] [--gate held|submit] [--seconds N], N a whole number"
-        );
+        eprintln!("usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--seconds N], N a whole number");
         std::process::exit(2)
     };
     Arguments { params, gate, seconds }

@@ -163,12 +163,11 @@ const RTE_GSO: &str = "bench.split.cut_ipv4_rte_gso_no_checksum";
 /// Share of the packets of a burst in order that went into another.
 const MERGED: &str = "bench.split.merged_ipv4_of_one_burst_in_order";
 /// What stands beside what, measured in the same run.
-const PEERS: [(&str, &str); 10] = [
+const PEERS: [(&str, &str); 9] = [
     (FQ_CODEL, TESTPMD),
     (CAKE, TESTPMD),
     ("bench.null.weir_fq_codel_gate_submit", FQ_CODEL),
-    ("bench.null.weir_fq_codel_gate_held", FQ_CODEL),
-    ("bench.null.weir_cake_gate_held", CAKE),
+    ("bench.null.weir_cake_gate_submit", CAKE),
     ("bench.split.cut_ipv4_refer", RTE_GSO),
     ("bench.split.cut_ipv6_refer", RTE_GSO),
     ("bench.split.cut_ipv4_copy", RTE_GSO),
