@@ -148,7 +148,7 @@ fn table(report: &Report, sources: &[Source], args: &Args) -> String {
     }
     text.push_str("\nMeasured by, in turn:\n");
     for source in sources {
-        let _ = writeln!(text, "{:<28}{}", source.name(), source.typed(args.seconds));
+        let _ = writeln!(text, "{:<40}{}", source.name(), source.typed(args.seconds));
     }
     let _ = writeln!(text, "\n{}/result.json", args.out.display());
     text
