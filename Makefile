@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test unit asan lint rules instructions conformance bench soak clean
+.PHONY: help setup build demo vm test unit asan lint rules instructions conformance bench soak clean
 
 help: ## what can be made here
 	@echo "weir: fq_codel and cake in front of a NIC, on DPDK"; echo
@@ -18,6 +18,12 @@ build: setup ## the release binaries
 
 demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake: table and plot in target/demo/ (root)
 	$(RELEASE)/demo --weir $(RELEASE)/weir --out target/demo
+
+vm: build ## DPDK's igb driver on emulated cards: completions, TSO, checksums, TCP through weir, in a virtual machine
+	.ci/setup-vm
+	$(CARGO) test --locked -p hwtests --test machine -- --ignored
+	$(RELEASE)/qemu-igb probe
+	$(RELEASE)/qemu-igb path
 
 test: setup lint rules unit asan instructions conformance ## everything that must hold before a change lands
 

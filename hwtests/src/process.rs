@@ -146,14 +146,24 @@ impl Drop for Process {
 ///
 /// Its priority is what a machine of its own would give it; on a shared one the rig would measure the neighbours.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
+    wrapped("-20", program)
+}
+
+/// As [`command`], but takes its turn with other work: for what has a clock of its own and does not measure ours.
+pub fn background(program: impl AsRef<OsStr>) -> Command {
+    wrapped("0", program)
+}
+
+fn wrapped(nice: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(SETSID);
-    command.args(WRAPPER).arg(program).env("LC_ALL", "C");
+    command.args(["sh", "-c", RENICE, nice]).args(["setpriv", "--pdeathsig", "TERM"]);
+    command.arg(program).env("LC_ALL", "C");
     command
 }
 
-/// What [`command`] and its caller made, as one would type it.
+/// What [`command`] or [`background`] and its caller made, as one would type it.
 pub fn typed(command: &Command) -> String {
-    let words = command.get_args().skip(WRAPPER.len()).map(OsStr::to_string_lossy);
+    let words = command.get_args().skip(WRAPPER_WORDS).map(OsStr::to_string_lossy);
     words.collect::<Vec<_>>().join(" ")
 }
 
@@ -211,12 +221,12 @@ fn forward_lines(source: impl Read + Send + 'static, sender: Sender<String>, mut
     });
 }
 
-/// Nice -20 for the process, and for its session where the kernel groups by session (autogroup): nice alone counts
-/// only within that group. Without the right to it, everything runs as it did.
-const RAISE: &str = r#"{ echo -20 >/proc/self/autogroup; renice -n -20 $$; } >/dev/null 2>&1; exec "$@""#;
+/// Gives the process a nice value, and its session too where the kernel groups by session (autogroup): nice alone
+/// counts only within that group. Without the right to it, everything runs as it did.
+const RENICE: &str = r#"{ echo "$0" >/proc/self/autogroup; renice -n "$0" $$; } >/dev/null 2>&1; exec "$@""#;
 const SETSID: &str = "setsid";
-/// What comes between it and the program in [`command`].
-const WRAPPER: [&str; 7] = ["sh", "-c", RAISE, "sh", "setpriv", "--pdeathsig", "TERM"];
+/// What comes between it and the program in [`wrapped`].
+const WRAPPER_WORDS: usize = 7;
 /// How much of a failed child's output goes into the error.
 const TAIL_LINES: usize = 12;
 

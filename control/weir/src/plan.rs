@@ -52,8 +52,10 @@ pub fn environment(config: &Config, machine: &Machine) -> Environment {
             args.extend(["-m".to_owned(), mebibytes.to_string()]);
         }
     }
-    let pci = config.links.iter().any(|link| !link.a.device.is_vdev() || !link.b.device.is_vdev());
-    if !pci && !given("--no-pci") {
+    let mut devices = config.links.iter().flat_map(|link| [&link.a.device, &link.b.device]);
+    // Without a list the EAL would take every device that is bound to a driver of its own, whoever uses it.
+    args.extend(devices.clone().filter(|d| !d.is_vdev()).flat_map(|d| ["-a".to_owned(), d.devargs()]));
+    if devices.all(config::device::Device::is_vdev) && !given("--no-pci") {
         args.push("--no-pci".to_owned());
     }
     args.extend(config.eal.args.iter().cloned());
@@ -284,6 +286,14 @@ mod tests {
     fn hugepages_are_used_where_there_are_enough() {
         let environment = environment(&config(LINK), &machine(&[0, 1], 1 << 30));
         let args = "--lcores 0@(0,1),1@1 --in-memory --single-file-segments --no-pci";
+        assert_eq!(environment.args.join(" "), args);
+    }
+
+    #[test]
+    fn of_the_pci_bus_only_the_links_own_devices_are_taken() {
+        let link = "[[link]]\nname = \"x\"\na = \"0000:01:00.0\"\nb = \"0000:02:00.1,rx_vec=1\"\n";
+        let environment = environment(&config(link), &machine(&[0, 1], 1 << 30));
+        let args = "--lcores 0@(0,1),1@1 --in-memory --single-file-segments -a 0000:01:00.0 -a 0000:02:00.1,rx_vec=1";
         assert_eq!(environment.args.join(" "), args);
     }
 

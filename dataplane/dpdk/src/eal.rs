@@ -247,6 +247,20 @@ impl Eal {
         if has_port(&device.name) { Ok(device.name.into_owned()) } else { Err(refused(Errno::EEXIST, &said)) }
     }
 
+    /// As [`Eal::attach`], or the name alone of a device that is attached already: of the devices on a bus, those
+    /// that the EAL found when it started.
+    ///
+    /// # Errors
+    /// As [`Eal::attach`].
+    pub fn find_or_attach(&self, devargs: &str) -> Result<String, EalError> {
+        let name = Self::device_name(devargs)?;
+        let is_attached = {
+            let _control = registry::control();
+            has_port(&name)
+        };
+        if is_attached { Ok(name) } else { self.attach(devargs) }
+    }
+
     /// Detaches a device by name.
     ///
     /// # Errors

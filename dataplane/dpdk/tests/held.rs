@@ -79,7 +79,7 @@ fn a_consumer_on_another_thread_completes() {
     std::thread::scope(|scope| {
         let consumer = scope.spawn(|| {
             let mut seen = 0;
-            while seen < 20_000 {
+            while seen < 5_000 {
                 let mut burst = Burst::new();
                 seen += from.dequeue(&mut burst);
                 assert!(burst.as_slice().iter().all(|mbuf| mbuf.pkt_len() == 5_000));
@@ -87,13 +87,13 @@ fn a_consumer_on_another_thread_completes() {
             }
         });
         let mut sent = 0;
-        while completed < 20_000 {
+        while completed < 5_000 {
             while held.front().is_some_and(dpdk::Held::is_complete) {
                 held.pop_front();
                 completed += 1;
             }
             let mut burst = Burst::new();
-            if sent < 20_000
+            if sent < 5_000
                 && let Ok(mut mbuf) = Mbuf::from_bytes(&pool.0, &pattern(5_000, 3))
             {
                 let hold = mbuf.hold().unwrap();
@@ -103,7 +103,7 @@ fn a_consumer_on_another_thread_completes() {
                     sent += 1;
                 }
             }
-            if sent == 20_000 {
+            if sent == 5_000 {
                 std::thread::yield_now();
             }
         }

@@ -123,7 +123,7 @@ impl Builder<'_> {
         plan: &DirectionPlan,
         port: &LinePort,
     ) -> Gate {
-        let Choice { source, nudge, .. } = completion::drivers::choose(&port.info.driver);
+        let Choice { source, nudge, .. } = completion::drivers::choose_for(&port.info.driver, tx, tx.ring());
         let side = if way == Way::Up { 'b' } else { 'a' };
         let heads = MempoolConfig {
             cache: 0,
@@ -164,7 +164,7 @@ pub(crate) fn open(
     tell: &mut dyn FnMut(Step),
 ) -> Result<(LinePort, Started), LinkFault> {
     tell(Step::Attach(plan.devargs.clone()));
-    let device = eal.attach(&plan.devargs)?;
+    let device = eal.find_or_attach(&plan.devargs)?;
     let mut port = Port::open(eal, &device)?;
     let info = port.info()?;
     let max = info.max_rx_pktlen.saturating_sub(info.overhead).min(info.max_mtu.into());

@@ -22,7 +22,7 @@ struct Set<C: Counter>([Histogram<C>; KINDS]);
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The limit in bytes, once in 100 us while something is in flight.
+    /// The limit in bytes, once in 500 us while something is in flight.
     Limit,
     /// Bytes in flight likewise.
     InFlight,

@@ -191,10 +191,12 @@ impl Gate {
     #[inline]
     pub fn hold(&mut self, now: Instant) {
         self.governor.held();
-        if let Some(why) = self.watch.waiting(now, self.patience()) {
+        if let Some(why) = self.watch.waiting(now, || patience(&self.governor)) {
             self.give_up(now, why);
         }
-        self.reckon();
+        if self.watch.allowance() > 0 {
+            self.reckon();
+        }
     }
 
     /// Frames have stayed in the out-box because the driver refused them.
@@ -221,7 +223,6 @@ impl Gate {
         if taken.descriptors > 0 {
             self.submitted(now, tx, taken);
         }
-        self.reckon();
         sent
     }
 
@@ -377,13 +378,16 @@ impl Gate {
     /// Wire bytes from one mark to the next.
     #[inline]
     fn span(&self) -> u64 {
-        match self.governor.rate() {
+        match self.completions.pace() {
             0 => u64::from(self.limit() / 3),
             rate => rate / MARKS_PER_SECOND,
         }
     }
 
     fn submitted(&mut self, now: Instant, tx: &impl Queue, taken: Amount) {
+        let Budget { bytes, frames, .. } = &mut self.budget;
+        *bytes = bytes.saturating_sub(taken.bytes);
+        *frames = frames.saturating_sub(taken.descriptors as usize);
         if self.watch.allowance() > 0 {
             self.watch.spend(u32::try_from(taken.descriptors).unwrap_or(u32::MAX));
         }
@@ -417,17 +421,6 @@ impl Gate {
         self.flight.record(Kind::InFlight, self.completions.in_flight().bytes, 1);
     }
 
-    /// Within what time something should complete.
-    #[inline]
-    fn patience(&self) -> Duration {
-        let of_ring = match self.governor.rate() {
-            0 => 0,
-            rate => u64::from(self.governor.in_flight()) * 2_000_000_000 / rate,
-        };
-        let of_delay = self.governor.delay().map_or(0, |delay| 4 * delay.as_nanos());
-        Duration::from_nanos(of_ring.max(of_delay)).min(LONGEST_PATIENCE)
-    }
-
     /// The source has contradicted itself: the next best, and another try later unless it cannot ever
     /// be true.
     #[cold]
@@ -457,7 +450,18 @@ impl Gate {
         self.completions.switch(source, nudge);
         self.governor.reset(now);
         self.watch.progress();
+        self.reckon();
     }
+}
+
+/// Within what time something should complete.
+fn patience(governor: &Governor) -> Duration {
+    let of_ring = match governor.rate() {
+        0 => 0,
+        rate => u64::from(governor.in_flight()) * 2_000_000_000 / rate,
+    };
+    let of_delay = governor.delay().map_or(0, |delay| 4 * delay.as_nanos());
+    Duration::from_nanos(of_ring.max(of_delay)).min(LONGEST_PATIENCE)
 }
 
 /// Notes the marks of one burst that one look found complete.
@@ -476,8 +480,8 @@ const MARKS_PER_SECOND: u64 = 3 * 10_000;
 /// Frames are let through beyond the limit after this at the latest.
 const LONGEST_PATIENCE: Duration = Duration::from_nanos(10 * PATIENCE.as_nanos());
 
-/// Limit and bytes in flight are recorded so often, while there are any: once in the governor's window.
-const SAMPLE: Duration = Duration::from_micros(100);
+/// Limit and bytes in flight are recorded so often, while there are any.
+const SAMPLE: Duration = Duration::from_micros(500);
 
 /// How long a batch is kept in mind: learning it costs some 70 ms.
 const BATCH_KEPT: Duration = Duration::from_millis(30_000);

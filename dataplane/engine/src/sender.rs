@@ -176,9 +176,11 @@ impl Sender {
             let doomed =
                 &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
             let Some(delivery) = egress.dequeue(now, doomed) else { break };
-            let len = delivery.len;
+            let (len, segs) = (delivery.len, delivery.segs);
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
-            let Some(packet) = self.late.pass(packet, counters) else { continue };
+            // Its header is not in the cache any more: what waits tells of its segments.
+            let passed = if segs > 1 { self.late.pass(packet, counters) } else { Some(packet) };
+            let Some(packet) = passed else { continue };
             self.outbox_bytes += u64::from(len);
             // There is room: a packet handed back would be freed here, uncounted.
             let _ = self.outbox.push(packet);

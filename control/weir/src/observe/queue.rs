@@ -52,3 +52,28 @@ fn quantiles(of: Quantiles, unit: u64) -> QuantilesReport {
     let [p50, p90, p99, p999, max] = [of.p50, of.p90, of.p99, of.p999, of.max].map(|value| value / unit);
     QuantilesReport { count: of.count, p50, p90, p99, p999, max }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of drivers in the documentation is what is done.
+    #[test]
+    fn the_documented_sources_are_those_in_use() {
+        let readme = include_str!("../../../../README.md");
+        let (_, table) =
+            readme.split_once("| driver | completions by | made to look by | known from |\n").unwrap();
+        let mut drivers = 0;
+        for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            for driver in cells[1].split('`').skip(1).step_by(2) {
+                let choice = choose(driver);
+                let told =
+                    [choice.source.to_string(), choice.nudge.to_string(), choice.basis.name().to_owned()];
+                assert_eq!(told[..], cells[2..5], "{driver}");
+                drivers += 1;
+            }
+        }
+        assert!(drivers > 20, "{drivers}");
+    }
+}

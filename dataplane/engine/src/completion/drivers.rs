@@ -4,7 +4,7 @@
 //! the choice is made by the driver's name, and what it does is watched from the first frame on
 //! ([`super::watch`]). `weir probe` sends frames, and says what it found ([`crate::probe`]).
 
-use super::source::{From, Nudge, Source};
+use super::source::{Device, From, Nudge, Source};
 use std::fmt;
 
 /// How the completions of a port are seen.
@@ -35,6 +35,18 @@ pub enum Basis {
 pub fn choose(driver: &str) -> Choice {
     let rule = RULES.iter().find(|(names, _)| names.iter().any(|name| is_of(driver, name)));
     rule.map_or(UNKNOWN, |(_, choice)| *choice)
+}
+
+/// The same for a queue that nothing was sent on yet: a call that it does not have (an older DPDK, a
+/// vector path), or that takes an idle ring for a full one, is not relied on.
+pub fn choose_for(driver: &str, idle: &impl Device, ring: u16) -> Choice {
+    let choice = choose(driver);
+    let works = match choice.source {
+        Source::Status(from) => from.offset(0, ring).is_some_and(|offset| idle.is_done(offset)),
+        Source::QueueCount => idle.in_use() == Some(0),
+        Source::Held | Source::Clock(_) | Source::Submit => true,
+    };
+    if works { choice } else { WITHOUT_CALL }
 }
 
 /// `net_cn*` stands for all that begin like it.
@@ -156,6 +168,14 @@ const RULES: &[Rule] = &[
     ),
 ];
 
+const WITHOUT_CALL: Choice = Choice::new(
+    Source::Held,
+    Nudge::EmptyBurst,
+    Basis::Assumed,
+    "the call that would tell of this driver's completions is missing, or answers wrongly of an idle ring: \
+     most free a frame when the device is done with it; `weir probe` finds out more",
+);
+
 const UNKNOWN: Choice = Choice::new(
     Source::Held,
     Nudge::EmptyBurst,
@@ -190,6 +210,38 @@ mod tests {
             text.starts_with("held-reference (nudge: none; measured: a frame is complete when"),
             "{text}"
         );
+    }
+
+    /// Answers the same whatever it is asked.
+    struct Fixed {
+        is_done: bool,
+        in_use: Option<u32>,
+    }
+
+    impl Device for Fixed {
+        fn is_done(&self, _: u16) -> bool {
+            self.is_done
+        }
+
+        fn in_use(&self) -> Option<u32> {
+            self.in_use
+        }
+
+        fn nudge(&mut self, _: Nudge) {}
+    }
+
+    #[test]
+    fn a_call_that_is_missing_or_lies_is_not_relied_on() {
+        for (is_done, in_use, status, count) in [
+            (true, Some(0), Source::Status(From::Tail), Source::QueueCount),
+            (false, None, Source::Held, Source::Held),
+            (false, Some(7), Source::Held, Source::Held),
+        ] {
+            let idle = Fixed { is_done, in_use };
+            assert_eq!(choose_for("net_ice", &idle, 512).source, status);
+            assert_eq!(choose_for("net_cn10k", &idle, 512).source, count);
+            assert_eq!(choose_for("net_ring", &idle, 512), choose("net_ring"));
+        }
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl<H: Handle> Completions<H> {
         self.pace = bytes_per_sec;
     }
 
+    /// The same, as it was set last.
+    #[inline]
+    pub const fn pace(&self) -> u64 {
+        self.pace
+    }
+
     /// The next frames of a burst take this much.
     #[inline]
     pub fn offer(&mut self, frames: Amount) {
@@ -238,12 +244,11 @@ impl Amount {
     /// One more packet, which becomes one frame or several, each with `framing` bytes beside its own.
     #[inline]
     pub fn add(&mut self, packet: &Mbuf, framing: u64) {
-        let (mut bytes, mut frames) = (packet.pkt_len(), 1);
-        if frame::is_segmented(packet) {
-            bytes = frame::wire_len(packet);
-            frames = frame::segments(packet).map_or(1, |segments| segments.segs.into());
-        }
-        self.bytes += u64::from(bytes) + frames * framing;
+        self.bytes += if frame::is_segmented(packet) {
+            wire_bytes(packet, framing)
+        } else {
+            u64::from(packet.pkt_len()) + framing
+        };
         self.descriptors += u64::from(packet.nb_segs());
     }
 
@@ -256,6 +261,13 @@ impl Amount {
             descriptors: self.descriptors.saturating_sub(earlier.descriptors),
         }
     }
+}
+
+/// Of a packet that becomes several frames.
+#[cold]
+fn wire_bytes(packet: &Mbuf, framing: u64) -> u64 {
+    let frames = frame::segments(packet).map_or(1, |segments| segments.segs.into());
+    u64::from(frame::wire_len(packet)) + frames * framing
 }
 
 /// Rounded up; `rate` is in bytes per second and not 0.

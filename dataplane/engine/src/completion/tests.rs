@@ -236,3 +236,20 @@ fn an_offset_is_inside_the_ring_or_none() {
     }
     assert_eq!((From::Tail.offset(0, RING), From::Oldest.offset(0, RING)), (Some(RING - 1), Some(0)));
 }
+
+#[test]
+fn a_packet_counts_as_the_frames_that_it_becomes() {
+    let eal = dpdk::testing::eal();
+    let pool = dpdk::Mempool::create(&eal, &dpdk::MempoolConfig::new("frames", 15)).unwrap();
+    let mut packet = Mbuf::from_bytes(&pool, &[0; 54 + 2 * 1_448 + 100]).unwrap();
+    let mut one = Amount::default();
+    one.add(&packet, 24);
+    assert_eq!(one, Amount { bytes: 54 + 2 * 1_448 + 100 + 24, descriptors: 2 });
+    packet.set_ol_flags(dpdk::mbuf::flags::TX_TCP_SEG | dpdk::mbuf::flags::TX_IPV4);
+    let marks =
+        dpdk::TxOffload { l2_len: 14, l3_len: 20, l4_len: 20, tso_segsz: 1_448, ..Default::default() };
+    packet.set_tx_offload(marks);
+    let mut three = Amount::default();
+    three.add(&packet, 24);
+    assert_eq!(three, Amount { bytes: 3 * (54 + 24) + 2 * 1_448 + 100, descriptors: 2 });
+}

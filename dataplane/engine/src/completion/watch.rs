@@ -71,13 +71,13 @@ impl Watch {
 
     /// Frames wait for a completion, which is expected within `patience`.
     #[inline]
-    pub fn waiting(&mut self, now: Instant, patience: Duration) -> Option<Contradiction> {
+    pub fn waiting(&mut self, now: Instant, patience: impl FnOnce() -> Duration) -> Option<Contradiction> {
         let waited = now.since(*self.since.get_or_insert(now));
-        let patience = patience.max(PATIENCE);
-        if waited < patience {
+        if waited < PATIENCE {
             return None;
         }
-        self.overdue(waited, patience)
+        let patience = patience().max(PATIENCE);
+        if waited < patience { None } else { self.overdue(waited, patience) }
     }
 
     /// More and more frames, [`EXTRA`] in all.
@@ -172,7 +172,7 @@ mod tests {
         let mut watch = Watch::default();
         let mut let_through = Vec::new();
         for now in 0..=1_001 {
-            let given_up = watch.waiting(ms(now), Duration::ZERO);
+            let given_up = watch.waiting(ms(now), || Duration::ZERO);
             assert_eq!(given_up, (now == 1_001).then_some(Contradiction::Never), "at {now} ms");
             if watch.allowance() > 0 {
                 let_through.push((now, watch.allowance));
@@ -191,13 +191,13 @@ mod tests {
             if now % 900 == 0 {
                 watch.progress();
             }
-            assert_eq!(watch.waiting(ms(now), Duration::ZERO), None);
+            assert_eq!(watch.waiting(ms(now), || Duration::ZERO), None);
         }
         watch.progress();
         assert_eq!(watch.allowance(), 0);
-        assert_eq!(watch.waiting(ms(200_000), Duration::from_millis(300)), None);
+        assert_eq!(watch.waiting(ms(200_000), || Duration::from_millis(300)), None);
         assert_eq!(
-            watch.waiting(ms(201_500), Duration::from_millis(300)),
+            watch.waiting(ms(201_500), || Duration::from_millis(300)),
             None,
             "not before it had its chances"
         );

@@ -12,7 +12,6 @@ use crate::frame;
 use crate::gate::Budget;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy, gathered, head_of, wire_bytes};
-use dpdk::mbuf::flags;
 use dpdk::{Burst, Mbuf, MbufError, TxQueue};
 use shaper::gso::{Ids, Plan, Request};
 use std::num::NonZeroU16;
@@ -110,23 +109,11 @@ impl LateCut {
         self.pieces.release();
     }
 
-    /// Passes a packet that may leave as it is, and keeps one that has to be cut.
-    #[inline]
-    pub(crate) fn pass(&mut self, packet: Mbuf, counters: &mut Counters) -> Option<Mbuf> {
-        if !frame::asks_the_driver(&packet) { Some(packet) } else { self.judge(packet, counters) }
-    }
-
+    /// Passes a piece of several segments that may leave as it is, and keeps one that has to be cut.
     #[inline(never)]
-    fn judge(&mut self, packet: Mbuf, counters: &mut Counters) -> Option<Mbuf> {
+    pub(crate) fn pass(&mut self, packet: Mbuf, counters: &mut Counters) -> Option<Mbuf> {
+        let Some(segments) = frame::segments(&packet) else { return Some(packet) };
         let does = self.offload.does(packet.ol_flags());
-        let Some(segments) = frame::segments(&packet) else {
-            if does {
-                counters.supers.checksum_offload += 1;
-                return Some(packet);
-            }
-            self.cut(packet, NonZeroU16::MIN, counters);
-            return None;
-        };
         let Policy { split, line, limits } = self.policy;
         let wire_len = frame::wire_len(&packet);
         let fits = u32::from(segments.segs) <= u32::from(limits.max_segs.get())
@@ -224,8 +211,6 @@ impl LateCut {
                 self.pieces.build(&plan, frame.as_ref(), &self.offload, cutting.next, &mut cursor)?;
             if frame::is_segmented(&built.packet) {
                 supers.tso.add(frame::wire_len(&built.packet));
-            } else {
-                supers.checksum_offload += u64::from(frame::asks_the_driver(&built.packet));
             }
             cutting.next += 1;
             cutting.left.packets -= 1;
@@ -243,39 +228,54 @@ impl LateCut {
             self.prepared = outbox.len();
             return 0;
         }
-        let found = tx.prepare(new);
-        if found.refused.is_none() {
-            self.prepared = outbox.len();
+        self.show(tx, outbox, counters)
+    }
+
+    #[inline(never)]
+    fn show(&mut self, tx: &mut TxQueue, outbox: &mut Burst, counters: &mut Counters) -> u64 {
+        let new = outbox.as_mut_slice().get_mut(self.prepared..).unwrap_or_default();
+        // What was queued before the port was given up.
+        let end = new.iter().position(|packet| !self.offload.does(packet.ol_flags())).unwrap_or(new.len());
+        let (asked, rest) = new.split_at_mut(end);
+        let found = tx.prepare(asked);
+        let ready = asked.get(..found.ready).unwrap_or_default();
+        let completes = |packet: &&Mbuf| frame::asks_the_driver(packet) && !frame::is_segmented(packet);
+        counters.supers.checksum_offload += ready.iter().filter(completes).count() as u64;
+        self.prepared += found.ready;
+        if found.refused.is_none() && rest.is_empty() {
             return 0;
         }
-        self.prepared += found.ready;
+        if let Some(refused) = asked.get(found.ready) {
+            counters.supers.prepare_refused += 1;
+            self.offload.give_up(refused.ol_flags());
+        }
         self.take_back(outbox, counters)
     }
 
+    /// Takes the first frame that must not be sent as it is out of the out-box, to be cut, and all that
+    /// stand behind it. If there is something here already, which they stand before, that one frame is
+    /// given up instead: there are never two being cut, and nothing is overtaken.
     #[cold]
     fn take_back(&mut self, outbox: &mut Burst, counters: &mut Counters) -> u64 {
-        let (keep, all) = (self.prepared, outbox.len());
+        let (keep, all, is_busy) = (self.prepared, outbox.len(), self.is_busy());
         let mut bytes = 0;
-        // Once around: what may be sent goes to the back, in order.
+        // Once around: what stays goes to the back, in order.
         for index in 0..all {
             let Some(packet) = outbox.pop() else { break };
-            if index < keep {
+            if index < keep || index > keep && is_busy {
                 let _ = outbox.push(packet);
                 continue;
             }
-            bytes += u64::from(frame::wire_len(&packet));
+            let len = frame::wire_len(&packet);
+            bytes += u64::from(len);
             if index > keep {
-                // There is room: the out-box is filled only while nothing is held.
+                // There is room: an out-box full at most, while nothing is held.
                 let _ = self.held.push(packet);
-                continue;
-            }
-            counters.supers.prepare_refused += 1;
-            if frame::asks_the_driver(&packet) {
-                self.offload.give_up(packet.ol_flags());
-                counters.supers.late_cuts += u64::from(packet.ol_flags() & flags::TX_TCP_SEG != 0);
-                self.cut(packet, NonZeroU16::MIN, counters);
+            } else if is_busy || !frame::asks_the_driver(&packet) {
+                counters.losses.add(Loss::Refused, len);
             } else {
-                counters.losses.add(Loss::Refused, packet.pkt_len());
+                counters.supers.late_cuts += u64::from(frame::is_segmented(&packet));
+                self.cut(packet, NonZeroU16::MIN, counters);
             }
         }
         bytes
@@ -318,10 +318,11 @@ mod tests {
         let len = |packet: &Mbuf| u64::from(frame::wire_len(packet));
         let all: u64 = outbox.as_slice().iter().map(len).sum();
         late.prepared = 2;
+        late.offload.give_up(outbox.as_slice()[2].ol_flags());
         let taken_back = late.take_back(&mut outbox, &mut counters);
         assert_eq!((outbox.len(), late.waiting().packets), (2, 2 + 2), "two segments, and two behind");
         assert_eq!(late.waiting().bytes, taken_back);
-        assert_eq!((counters.supers.prepare_refused, counters.added.packets), (1, 1));
+        assert_eq!((counters.supers.late_cuts, counters.added.packets), (1, 1));
         assert!(!late.offload().segments() && late.offload().tcp_checksum);
 
         let bytes = late.emit(&mut outbox, all - taken_back, Budget::ALL, &mut counters);
@@ -329,8 +330,14 @@ mod tests {
         assert_eq!(bytes, all, "cut, the frames have the bytes that the piece was counted with");
         let lens: Vec<_> = outbox.as_slice().iter().map(Mbuf::pkt_len).collect();
         assert_eq!(lens, [154, 2_054, 1_054, 1_054, 154, 1_054, 1_054], "the last one is cut as well now");
+
+        // While something is cut, a frame that is refused is given up, and the others stay.
+        late.cut(Sample::TSO_V4.packet(&data).unwrap(), NonZeroU16::MIN, &mut counters);
+        late.prepared = 6;
+        assert_eq!(late.take_back(&mut outbox, &mut counters), 1_054);
+        assert_eq!((outbox.len(), counters.losses.of(Loss::Refused).packets), (6, 1));
         outbox.clear();
         late.flush(Loss::Stop, &mut counters.losses);
-        assert_eq!((data.in_use(), pieces.in_use(), counters.losses.total().packets), (0, 0, 0));
+        assert_eq!((data.in_use(), pieces.in_use(), counters.losses.of(Loss::Stop).packets), (0, 0, 2));
     }
 }

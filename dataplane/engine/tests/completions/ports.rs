@@ -1,7 +1,6 @@
 //! Ports of software drivers, and the peers that some of them need.
 
-use dpdk::testing::TestEal;
-use dpdk::{Burst, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
+use dpdk::{Burst, Eal, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
 use engine::clock::Clock;
 use engine::probe::{Probe, Verdict};
 use shaper::time::Instant;
@@ -16,7 +15,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn attach(eal: &TestEal, devargs: &str, pool: &Mempool) -> Self {
+    pub fn attach(eal: &Eal, devargs: &str, pool: &Mempool) -> Self {
         let name = eal.attach(devargs).unwrap();
         Self::start(Port::open(eal, &name).unwrap(), pool)
     }
@@ -28,7 +27,7 @@ impl Running {
     }
 
     /// The verdict on this port under the real clock, while `peer` has its turn at every look.
-    pub fn probe(&mut self, eal: &TestEal, pool: &Mempool, mut peer: impl FnMut()) -> Verdict {
+    pub fn probe(&mut self, eal: &Eal, pool: &Mempool, mut peer: impl FnMut()) -> Verdict {
         let mut clock = Clock::start(eal);
         self.probe_at(pool, || {
             peer();
@@ -50,7 +49,7 @@ impl Running {
         self.rx.as_mut().unwrap().burst_up_to(burst, limit)
     }
 
-    pub fn close(self, eal: &TestEal) {
+    pub fn close(self, eal: &Eal) {
         let Self { mut port, rx, tx } = self;
         drop((rx, tx));
         port.close().unwrap();
@@ -58,7 +57,7 @@ impl Running {
     }
 }
 
-pub fn pool(eal: &TestEal, name: &str, count: u32) -> Mempool {
+pub fn pool(eal: &Eal, name: &str, count: u32) -> Mempool {
     Mempool::create(eal, &MempoolConfig { cache: 0, ..MempoolConfig::new(name, count) }).unwrap()
 }
 
