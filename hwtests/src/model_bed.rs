@@ -11,7 +11,7 @@ use crate::forwarder::RuntimeFolder;
 use crate::iperf::{Host, Load, Received, Transfer};
 use crate::model::{Plan, Record, Spec};
 use crate::netns::Netns;
-use crate::ping::{Pinger, Sample};
+use crate::ping::{Pinger, Sample, lost};
 use crate::process::{Process, Signal, command, run as run_command, typed};
 use crate::scenario::{Curve, Measured, Plot, Run, Samples};
 use crate::stats::{jain, median, quantile};
@@ -33,6 +33,8 @@ pub struct Seen {
     pub loaded: Vec<(f64, f64)>,
     /// All of both and of the time between, in seconds of the measured time: negative before it.
     pub pings: Vec<(f64, f64)>,
+    /// Requests without an answer though a later one had one.
+    pub lost: u32,
     /// What was run.
     pub commands: Vec<String>,
 }
@@ -76,7 +78,7 @@ pub fn load(run: &mut Run<'_>, plan: &Plan, groups: &[Streams]) -> Result<Seen> 
     };
     let pings = within(&(idle.start..loaded.end));
     let idle = within(&idle).into_iter().map(|(_, rtt)| rtt).collect();
-    Ok(Seen { idle, loaded: within(&loaded), pings, record, received, commands })
+    Ok(Seen { idle, loaded: within(&loaded), pings, lost: lost(&samples), record, received, commands })
 }
 
 impl Seen {

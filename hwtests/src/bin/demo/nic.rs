@@ -1,7 +1,7 @@
 //! The queue in the NIC: weir's cake without a rate above a modelled NIC, with and without the governor.
 //!
 //! The rig is that of `hwtests run fairness-100m`: kernel TCP that hands over super-packets, weir, and a card whose
-//! ring holds 512 frames and which sends at the demo's rate. Nothing is shaped, so that whatever the card does not
+//! ring holds 512 full frames and which sends at the demo's rate. Nothing is shaped, so that whatever the card does not
 //! need yet should wait in cake, and without the governor fills the ring instead.
 
 use std::path::Path;
@@ -96,6 +96,7 @@ struct Totals {
     /// Of each run.
     medians: Vec<f64>,
     pings: usize,
+    lost: u32,
     /// From weir's hand to the last bit on the wire, ms: median, p99; of the runs' the median.
     residence: [f64; 2],
     /// Bytes, p99 of each run; nothing where nothing binds.
@@ -181,6 +182,7 @@ impl Totals {
             ping_p99: quantile(&loaded, 0.99),
             medians: runs.iter().map(|run| median(&rtt(run))).collect(),
             pings: loaded.len(),
+            lost: runs.iter().map(|run| run.lost).sum(),
             residence: [
                 median(&each(|record| record.residence_us[0] / 1e3)),
                 median(&each(|record| record.residence_us[1] / 1e3)),
@@ -232,7 +234,7 @@ const ROWS: [(&str, Cell); 9] = [
     ("ping loaded, median / p99", |case| {
         format!("{} / {} ms", significant(case.ping), significant(case.ping_p99))
     }),
-    ("pings", |case| case.pings.to_string()),
+    ("pings, lost", |case| format!("{}, {}", case.pings, case.lost)),
     ("in the NIC, median / p99", |case| {
         let [median, p99] = case.residence.map(significant);
         format!("{median} / {p99} ms")
@@ -263,8 +265,9 @@ fn conditions(machine: &str) -> String {
 
 /// Left at its defaults: `bandwidth` is "unlimited".
 const CAKE: &str = "qdisc = \"cake\"";
-/// What many drivers are configured with: 63 ms of full frames at 100 Mbit/s.
-const RING: u32 = 512;
+/// weir's default of `tx-ring`. A piece of a super-packet takes two descriptors, for its headers and for its payload,
+/// so that this is 63 ms of full frames at 100 Mbit/s.
+const RING: u32 = 1_024;
 /// Bytes. What a kernel's driver was left with, at 100 Mbit/s, when its streams had become equal (2015).
 const LIMIT_BAR: f64 = 8_886.0;
 const LIMIT_BAR_MBIT: u32 = 100;
