@@ -11,7 +11,7 @@ use crate::forwarder::RuntimeFolder;
 use crate::iperf::{Host, Load, Received, Transfer};
 use crate::model::{Plan, Record, Spec};
 use crate::netns::Netns;
-use crate::ping::{Pinger, Sample};
+use crate::ping::{Pinger, Sample, lost};
 use crate::process::{Process, Signal, command, run as run_command, typed};
 use crate::scenario::{Curve, Measured, Plot, Run, Samples};
 use crate::stats::{jain, median, quantile};
@@ -31,6 +31,10 @@ pub struct Seen {
     pub idle: Vec<f64>,
     /// The same under load.
     pub loaded: Vec<(f64, f64)>,
+    /// All of both and of the time between, in seconds of the measured time: negative before it.
+    pub pings: Vec<(f64, f64)>,
+    /// Requests without an answer though a later one had one.
+    pub lost: u32,
     /// What was run.
     pub commands: Vec<String>,
 }
@@ -72,8 +76,9 @@ pub fn load(run: &mut Run<'_>, plan: &Plan, groups: &[Streams]) -> Result<Seen> 
         let within = samples.iter().filter(move |sample: &&Sample| span.contains(&sample.sent()));
         within.map(|sample| (sample.sent() - record.from, sample.rtt_ms)).collect::<Vec<_>>()
     };
+    let pings = within(&(idle.start..loaded.end));
     let idle = within(&idle).into_iter().map(|(_, rtt)| rtt).collect();
-    Ok(Seen { idle, loaded: within(&loaded), record, received, commands })
+    Ok(Seen { idle, loaded: within(&loaded), pings, lost: lost(&samples), record, received, commands })
 }
 
 impl Seen {
@@ -164,6 +169,17 @@ fn finish(run: &Run<'_>, transfer: &mut Transfer) -> Result<Received> {
     }
 }
 
+/// The binary that is the rig, beside this one.
+///
+/// # Errors
+/// It is not there.
+pub fn program() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this binary")?;
+    let program = own.with_file_name("hwtests");
+    ensure!(program.is_file(), "no {}: build it (cargo build --release -p hwtests)", program.display());
+    Ok(program)
+}
+
 /// Dropped in this order: the child that holds the taps goes first.
 struct ModelBed {
     child: Process,
@@ -185,7 +201,7 @@ impl ModelBed {
         // Nothing is pinned: the kernel's traffic and the thread that moves it share two cores better by themselves.
         let host = |name| Netns::new(name, None, run.interrupt);
         let hosts = [host("host a")?, host("host b")?];
-        let mut child = command(std::env::current_exe().context("cannot find this binary")?);
+        let mut child = command(program()?);
         child.arg("model").arg(file(".spec.json"));
         let runtime = RuntimeFolder::of(&format!("hwtests-rig-{}", std::process::id()));
         let typed = typed(&child);

@@ -316,6 +316,18 @@ impl Teller<'_> {
         self.progress.stage(&format!("{:<13} {stage}", self.label));
     }
 
+    /// What a run of the NIC is at, with the time left of all.
+    pub(crate) fn say(&mut self, plan: &Plan, what: &str) {
+        // Where nobody watches, a countdown is printed now and then, a new stage always.
+        let Some(to_go) = what.split(' ').find_map(|word| word.parse::<u32>().ok()) else {
+            return self.stage(what);
+        };
+        let after = (f64::from(plan.seconds) + PHASE_OVERHEAD) * f64::from(self.phases_after - 1);
+        let left = f64::from(to_go) + after;
+        self.progress
+            .tick(&format!("{:<13} {STREAMS} TCP streams up{:>29}{left:3.0} s left", self.label, ""));
+    }
+
     fn tick(&mut self, plan: &Plan, [up, down]: [f64; 2], pingers: &mut Pingers, passed: f64) {
         let recent = pingers.best_effort[0].samples();
         let recent = &recent[recent.len().saturating_sub(RECENT_PINGS)..];

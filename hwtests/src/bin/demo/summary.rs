@@ -5,17 +5,20 @@ use std::path::Path;
 
 use anyhow::Result;
 use hwtests::forwarder::Counters;
+use hwtests::model_bed::Seen;
 use hwtests::plot::{PingSeries, ping_over_time, significant};
 use hwtests::report::{Better, Figure, Report};
 use hwtests::stats::{jain, median, quantile, spread};
 use plotters::style::RGBColor;
 
+use crate::nic::NicSummary;
 use crate::rig::{CASES, CONGESTION, Case, HOST_STREAMS, Hosts, OMIT, Pings, Plan, Run, STREAMS};
 
 /// The outcome of a demo.
 pub(crate) struct Summary {
     title: String,
     cases: Vec<Totals>,
+    nic: NicSummary,
     report: Report,
     series: Vec<PingSeries>,
     /// Where in the plot each load begins.
@@ -60,10 +63,13 @@ struct HostTotals {
 }
 
 impl Summary {
-    pub(crate) fn new(plan: &Plan, runs: &[Vec<Run>]) -> Result<Self> {
+    pub(crate) fn new(plan: &Plan, runs: &[Vec<Run>], nic_runs: &[Vec<Seen>]) -> Result<Self> {
         let cases: Vec<_> =
             CASES.iter().zip(runs).map(|(case, runs)| Totals::new(case, plan, runs)).collect();
-        let report = Report::new(figures(&cases))?;
+        let nic = NicSummary::new(plan, nic_runs)?;
+        let mut all_figures = figures(&cases);
+        all_figures.extend(nic.figures(plan));
+        let report = Report::new(all_figures)?;
         let series = cases.iter().zip(runs).zip(COLOURS).map(|((totals, runs), colour)| PingSeries {
             label: totals.case.label.to_owned(),
             colour,
@@ -80,13 +86,20 @@ impl Summary {
         let began = runs.iter().flatten().next().map_or(&[][..], |run| &run.phases);
         let marks =
             began.iter().zip(&phases).map(|(&at, &label)| (at, format!("{STREAMS} TCP streams {label}")));
-        Ok(Self { title, series: series.collect(), marks: marks.collect(), cases, report })
+        Ok(Self { title, series: series.collect(), marks: marks.collect(), cases, nic, report })
     }
 
-    /// Writes `result.json` and `ping.svg`.
+    /// Writes `result.json`, `ping.svg` and `nic.svg`.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         self.report.write(folder)?;
-        ping_over_time(&folder.join("ping.svg"), [&self.title, &self.conditions()], &self.series, &self.marks)
+        if !self.cases.is_empty() {
+            let titles = [self.title.as_str(), &self.conditions()];
+            ping_over_time(&folder.join("ping.svg"), titles, &self.series, &self.marks)?;
+        }
+        if !self.nic.is_empty() {
+            self.nic.write(folder, &self.machine())?;
+        }
+        Ok(())
     }
 
     pub(crate) fn json(&self) -> Result<String> {
@@ -94,9 +107,13 @@ impl Summary {
     }
 
     fn conditions(&self) -> String {
+        format!("FIFO of 1000 packets; TCP {CONGESTION}; net_tap; {}", self.machine())
+    }
+
+    fn machine(&self) -> String {
         let machine = &self.report.machine;
         format!(
-            "FIFO of 1000 packets; TCP {CONGESTION}; {}, {} cores, Linux {}, DPDK {}, net_tap; {}",
+            "{}, {} cores, Linux {}, DPDK {}; {}",
             machine.cpu,
             machine.cores,
             machine.kernel,
@@ -106,16 +123,27 @@ impl Summary {
     }
 
     pub(crate) fn table(&self, folder: &Path) -> String {
-        let mut text = format!("{}\n{}\n\n", self.title, self.conditions());
-        row(&mut text, "", self.cases.iter().map(|totals| totals.case.label.to_owned()));
-        for (name, cell) in ROWS {
-            row(&mut text, name, self.cases.iter().map(cell));
+        let mut text = String::new();
+        if !self.cases.is_empty() {
+            let _ = writeln!(text, "{}\n{}\n", self.title, self.conditions());
+            row(&mut text, "", self.cases.iter().map(|totals| totals.case.label.to_owned()));
+            for (name, cell) in ROWS {
+                row(&mut text, name, self.cases.iter().map(cell));
+            }
+            text.push('\n');
         }
-        text.push('\n');
+        if !self.nic.is_empty() {
+            self.nic.table(&mut text, &self.machine());
+        }
         for figure in self.report.results.iter().filter(|figure| figure.bar.is_some()) {
             bar_line(&mut text, figure);
         }
-        let _ = writeln!(text, "\n{0}/ping.svg, {0}/result.json", folder.display());
+        let plots = [("ping.svg", self.cases.is_empty()), ("nic.svg", self.nic.is_empty())];
+        text.push('\n');
+        for (plot, _) in plots.iter().filter(|(_, is_absent)| !is_absent) {
+            let _ = write!(text, "{}/{plot}, ", folder.display());
+        }
+        let _ = writeln!(text, "{}/result.json", folder.display());
         text
     }
 }
@@ -234,7 +262,7 @@ fn case_figures(totals: &Totals) -> Vec<Figure> {
     figures
 }
 
-fn row(text: &mut String, name: &str, cells: impl Iterator<Item = String>) {
+pub(crate) fn row(text: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     let _ = write!(text, "{name:<26}");
     for cell in cells {
         let _ = write!(text, "{cell:>22}");
@@ -299,12 +327,12 @@ const ROWS: [(&str, Cell); 15] = [
     }),
 ];
 
-const GOODPUT_BAR: f64 = 92.0;
-const JAIN_BAR: f64 = 0.98;
-const RATIO_BAR: f64 = 10.0;
-const OVER_IDLE_BAR: f64 = 3.0;
+pub(crate) const GOODPUT_BAR: f64 = 92.0;
+pub(crate) const JAIN_BAR: f64 = 0.98;
+pub(crate) const RATIO_BAR: f64 = 10.0;
+pub(crate) const OVER_IDLE_BAR: f64 = 3.0;
 /// Within 3 % of half: what holds for both hosts bounds each from both sides.
 const HOST_SHARE_BAR: f64 = 50.0 * 0.97;
 /// Apart in lightness too, for those who see red and green alike.
-const COLOURS: [RGBColor; 3] =
+pub(crate) const COLOURS: [RGBColor; 3] =
     [RGBColor(0xd0, 0x4a, 0x1c), RGBColor(0x17, 0x6f, 0xb8), RGBColor(0x2e, 0x9e, 0x5b)];
