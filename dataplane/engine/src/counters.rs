@@ -75,7 +75,8 @@ pub struct Supers {
     pub completed: u64,
     /// Turns that left packets unread, because 64 pieces had been built.
     pub deferred: u64,
-    /// Pieces cut again after they had waited: the rate had fallen, or the port does not cut.
+    /// Pieces cut again after they had waited: the rate had fallen, the port does not cut, or its ring is
+    /// kept short.
     pub late_cuts: u64,
     /// Frames of several segments that were left to the port to cut.
     pub tso: Tally,

@@ -5,6 +5,7 @@
 
 use crate::builder::Builder;
 use crate::clock::Clock;
+use crate::completion::drivers::Choice;
 use crate::direction::Direction;
 use crate::flight::{self, Flight};
 use crate::gate::Gate;
@@ -99,6 +100,8 @@ pub struct LinePort {
     pub warnings: Vec<PortWarning>,
     /// What is left to it on transmit.
     pub verdict: Verdict,
+    /// How its completions are seen, unless they turn out not to be true.
+    pub completions: Choice,
     pub(crate) interface: Option<Interface>,
 }
 

@@ -17,7 +17,8 @@ use shaper::time::Duration;
 
 const MSS: usize = 1448;
 
-const TSO: Offload = Offload { tso_v4: true, tso_v6: true, ..Offload::NONE };
+/// A port that cuts TCP.
+pub const TSO: Offload = Offload { tso_v4: true, tso_v6: true, ..Offload::NONE };
 
 /// The packet as a port with LRO delivers it.
 fn marked(mut packet: Mbuf, mss: usize) -> Mbuf {
@@ -26,7 +27,8 @@ fn marked(mut packet: Mbuf, mss: usize) -> Mbuf {
     packet
 }
 
-fn feed(lane: &mut Lane, frame: &[u8], mss: usize) {
+/// Lets a super-packet arrive that is marked with its segment size.
+pub fn feed(lane: &mut Lane, frame: &[u8], mss: usize) {
     let packet = Mbuf::from_bytes(&lane.pool, frame).unwrap();
     assert!(lane.feed_mbuf(marked(packet, mss)));
 }
