@@ -19,7 +19,8 @@ pub enum Loss {
     Qdisc(DropReason),
     /// Larger than the egress port's MTU.
     Oversize,
-    /// Spread over several segments, on an egress port that sends one only, and too large for one.
+    /// Spread over several segments, on an egress port that sends one only, and too large for one; or a
+    /// segment of a super-packet over more than the port sends in one frame.
     Segments,
     /// The egress link was down for longer than `link-down-hold`.
     LinkDown,

@@ -250,6 +250,24 @@ fn pieces_that_wait_are_cut_again_when_the_setting_changes() {
     }
 }
 
+/// A piece is sent from the buffers that its payload lies in, of which a port takes so many.
+#[test]
+fn a_segment_in_too_many_buffers_for_the_port_is_lost_by_name() {
+    let eal = eal();
+    for (part, lost) in [(1_000, 0), (400, 4)] {
+        let offload = Offload { max_buffers: 4, ..Offload::NONE };
+        let mut rig = Rig::one(&eal, Plan { offload, ..Plan::default() });
+        let frame = Tcp::noise(1, 4 * MSS, &mut || 1).frame();
+        let parts: Vec<&[u8]> = frame.chunks(part).collect();
+        let packet = marked(rig.lanes[0].chain(&parts), MSS);
+        assert!(rig.lanes[0].feed_mbuf(packet));
+        rig.settle(ms(1));
+        assert_eq!(rig.lost(0, Loss::Segments), lost);
+        assert_eq!(rig.counters(0).sent.packets, 4 - lost);
+        rig.finish();
+    }
+}
+
 /// Nobody says how they are to be cut: TCP by the MTU, all else not at all; nothing damaged leaves whole.
 #[test]
 fn unmarked_super_packets_are_cut_to_the_mtu_or_lost_by_name() {
