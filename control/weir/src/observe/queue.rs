@@ -54,7 +54,6 @@ fn quantiles(of: Quantiles, unit: u64) -> QuantilesReport {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use engine::completion::drivers::choose;
 
     /// The table of drivers in the documentation is what is done.
