@@ -103,7 +103,7 @@ fn pieces_for_the_port_to_cut_wait_above_the_ring_too() {
     let tcp = Tcp::noise(1, 40 * 1_448, &mut || 1).frame();
     let (mut start, mut limit, mut in_flight, mut rate) = (0, 0, 0, 0);
     rig.run(ms(0), ms(3_000), STEP, |rig, now| {
-        while rig.waiting(0) < 40 && rig.lanes[0].inlet.len() == 0 {
+        while rig.waiting(0) < 40 && rig.lanes[0].inlet.is_empty() {
             feed(&mut rig.lanes[0], &tcp, 1_448);
         }
         let page = rig.worker.directions()[0].gate().map(Gate::report).unwrap();
