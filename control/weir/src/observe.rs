@@ -147,7 +147,7 @@ fn observe_port(
         pool_size: line.pool.size(),
         pool_in_use: line.pool.in_use(),
         tx_queues: sends
-            .map(|(gate, flight)| queue::observe(config, &line.info.driver, gate, flight))
+            .map(|(gate, flight)| queue::observe(config, &line.completions, gate, flight))
             .into_iter()
             .collect(),
         offload: (&line.verdict).into(),

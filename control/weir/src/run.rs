@@ -14,7 +14,6 @@ use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
 use config::model::Config;
 use dpdk::{Eal, EalConfig};
-use engine::completion::drivers::choose;
 use engine::line::Line;
 use std::fmt::Display;
 use std::io::{Read, Write, stdout};
@@ -46,8 +45,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     warn(&mut line);
     if verbose {
         for port in line.links().iter().flat_map(|link| [&link.a, &link.b]) {
-            let completions = choose(&port.info.driver);
-            let _ = writeln!(stdout(), "{}\n  completions: {completions}", port.info);
+            let _ = writeln!(stdout(), "{}\n  completions: {}", port.info, port.completions);
         }
     }
     // A reload reads it again, from wherever this process may be then.

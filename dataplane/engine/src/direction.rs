@@ -257,14 +257,16 @@ impl Direction {
     /// How large pieces may be at the rate of now.
     #[inline]
     fn refresh(&mut self) {
-        let rate = match (self.egress.rate(), self.sender.drain_rate()) {
+        let drained = self.sender.drain_rate();
+        let rate = match (self.egress.rate(), drained) {
             (Some(shaped), Some(drained)) => Some(shaped.min(drained)),
             (shaped, drained) => shaped.or(drained).or(self.link_speed),
         };
+        let ring = drained.or(self.link_speed).filter(|_| self.sender.is_governed());
         let late = self.sender.late();
         let offload = *late.offload();
         let policy = Policy::new(self.split, rate, &offload);
-        late.refresh(policy);
+        late.refresh(policy, ring);
         self.receiver.refresh(policy, offload);
     }
 

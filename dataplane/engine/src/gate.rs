@@ -305,7 +305,7 @@ impl Gate {
 
     /// Whether the governor decides.
     #[inline]
-    fn binds(&self) -> bool {
+    pub fn binds(&self) -> bool {
         self.settings.plan.complete_on == CompleteOn::Completion
             && self.completions.source() != Source::Submit
     }

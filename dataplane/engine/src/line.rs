@@ -9,6 +9,7 @@ pub use change::ChangeError;
 
 use crate::builder::Builder;
 use crate::clock::Clock;
+use crate::completion::drivers::Choice;
 use crate::direction::Direction;
 use crate::flight::{self, Flight};
 use crate::gate::Gate;
@@ -109,6 +110,8 @@ pub struct LinePort {
     pub warnings: Vec<PortWarning>,
     /// What is left to it on transmit.
     pub verdict: Verdict,
+    /// How its completions are seen, unless they turn out not to be true.
+    pub completions: Choice,
     pub(crate) interface: Option<Interface>,
 }
 
