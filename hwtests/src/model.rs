@@ -1,6 +1,8 @@
 //! The model rig: kernel TCP with super-packets, weir, and the modelled card, in one process under the real clock.
 //!
-//!     host's TAP (IFF_VNET_HDR) - ring - weir's worker - the card's ring - its wire - far TAP
+//! ```text
+//! host's TAP (IFF_VNET_HDR) - ring - weir's worker - the card's ring - its wire - far TAP
+//! ```
 //!
 //! One thread moves all of it in turns, so that two cores suffice: the other one is the kernel's traffic's. While the
 //! thread is away the card's wire goes on from what lies in its ring, as a real one would; weir fills it again late.
