@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo vm test unit asan lint rules instructions conformance bench soak clean
+.PHONY: help setup build demo hwtests vm test unit asan lint rules instructions conformance bench soak clean
 
 help: ## what can be made here
 	@echo "weir: fq_codel and cake in front of a NIC, on DPDK"; echo
@@ -18,6 +18,9 @@ build: setup ## the release binaries
 
 demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake, and a NIC's ring: tables, plots in target/demo/ (root)
 	$(RELEASE)/demo --weir $(RELEASE)/weir --out target/demo
+
+hwtests: build ## three field experiments on a modelled card, the fault, then the cure: report in target/hwtests/ (root, 10 minutes)
+	$(RELEASE)/hwtests all --rig model --weir $(RELEASE)/weir --out target/hwtests
 
 vm: build ## DPDK's igb driver on emulated cards: completions, TSO, checksums, TCP through weir, in a virtual machine
 	.ci/setup-vm
@@ -51,9 +54,11 @@ bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: t
 	$(CARGO) build --release --locked --workspace --examples
 	$(RELEASE)/bench --out target/bench
 
-soak: build ## the random tests fifty times as long, and the demo for half an hour (root, an hour in all)
+soak: build ## the random tests fifty times as long, the demo for half an hour, ten minutes of each soak (root, two hours)
 	WEIR_SOAK=50 $(CARGO) test --release --locked -p shaper -p sim -p engine
 	$(RELEASE)/demo --weir $(RELEASE)/weir --seconds 60 --repeats 3 --out target/soak
+	$(RELEASE)/hwtests run fairness-100m --case bare --case free_cure --seconds 600 --repeats 1 --out target/soak/fairness
+	$(RELEASE)/hwtests run soak --rig tap --out target/soak/tap
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -124,11 +124,6 @@ void shim_mbuf_free_bulk(struct rte_mbuf **mbufs, unsigned int n)
 	rte_pktmbuf_free_bulk(mbufs, n);
 }
 
-void shim_mbuf_attach(struct rte_mbuf *indirect, struct rte_mbuf *mbuf)
-{
-	rte_pktmbuf_attach(indirect, mbuf);
-}
-
 void shim_mbuf_free_seg(struct rte_mbuf *segment)
 {
 	rte_pktmbuf_free_seg(segment);

@@ -65,7 +65,6 @@ struct rte_mbuf *shim_mbuf_alloc(struct rte_mempool *pool);
 int shim_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int n);
 void shim_mbuf_free(struct rte_mbuf *mbuf);
 void shim_mbuf_free_bulk(struct rte_mbuf **mbufs, unsigned int n);
-void shim_mbuf_attach(struct rte_mbuf *indirect, struct rte_mbuf *mbuf);
 void shim_mbuf_free_seg(struct rte_mbuf *segment);
 void shim_mbuf_raw_free(struct rte_mbuf *mbuf);
 int shim_mbuf_linearize(struct rte_mbuf *mbuf);

@@ -16,7 +16,8 @@ use crate::generated::*;
 pub struct rte_mbuf {
     /// Start of the segment's buffer.
     pub buf_addr: *mut c_void,
-    buf_iova: u64,
+    /// Its address for devices; where mbufs have none, `dynfield2`.
+    pub buf_iova: u64,
     /// Offset of the first byte of data in the buffer.
     pub data_off: u16,
     /// Number of holders of this segment.

@@ -1,6 +1,8 @@
 //! The model rig: kernel TCP with super-packets, weir, and the modelled card, in one process under the real clock.
 //!
-//!     host's TAP (IFF_VNET_HDR) - ring - weir's worker - the card's ring - its wire - far TAP
+//! ```text
+//! host's TAP (IFF_VNET_HDR) - ring - weir's worker - the card's ring - its wire - far TAP
+//! ```
 //!
 //! One thread moves all of it in turns, so that two cores suffice: the other one is the kernel's traffic's. While the
 //! thread is away the card's wire goes on from what lies in its ring, as a real one would; weir fills it again late.
@@ -172,7 +174,7 @@ impl Spec {
 /// What lies between the host's rings and the card's port.
 enum Between {
     Weir(Box<Worker>),
-    Nothing { inlet: Ring, outlet: Ring, rx: RxQueue, tx: TxQueue, stuck: Burst },
+    Nothing { inlet: Ring, outlet: Ring, rx: RxQueue, tx: TxQueue, stuck: Box<Burst> },
 }
 
 struct Rig {
@@ -207,7 +209,7 @@ impl Rig {
         let between = match &spec.weir {
             None => {
                 let (inlet, outlet) = (inlet.clone(), outlet.clone());
-                Between::Nothing { inlet, outlet, rx, tx, stuck: Burst::new() }
+                Between::Nothing { inlet, outlet, rx, tx, stuck: Box::new(Burst::new()) }
             }
             Some(weir) => {
                 let mut before = Ring::port(eal, "host", &inlet, &outlet)?;

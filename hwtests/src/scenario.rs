@@ -9,6 +9,7 @@ pub mod gso_split;
 pub mod late_completion;
 pub mod latency;
 pub mod link_flap;
+pub mod probe;
 pub mod rate_steps;
 pub mod soak;
 pub mod tcp_nup;
@@ -305,6 +306,7 @@ pub fn all() -> Vec<&'static Scenario> {
         &burst::SCENARIO,
         &rate_steps::SCENARIO,
         &link_flap::SCENARIO,
+        &probe::SCENARIO,
         &soak::SCENARIO,
     ]
 }

@@ -71,6 +71,9 @@ fn scenarios_on_every_rig_interrupted() {
         ("tcp-nup", "veth-af-packet", "cake", "to go", Signal::INT),
         ("link-flap", "tap", "cake", "link down", Signal::HUP),
         ("throughput", "ring", "fq_codel", "sizes", Signal::INT),
+        ("fairness-100m", "model", "bare", "starting", Signal::INT),
+        ("gso-split-1g", "model", "split", "slow start", Signal::TERM),
+        ("late-completion", "model", "late", "to go", Signal::HUP),
     ] {
         let arguments = ["run", scenario, "--rig", rig, "--case", case, "--seconds", "20"];
         let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);

@@ -25,6 +25,11 @@ impl Config {
         out
     }
 
+    /// The same as a tree.
+    pub fn to_tree(&self) -> toml::Table {
+        self.to_toml().parse().unwrap_or_default()
+    }
+
     fn write_toml(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "[eal]")?;
         writeln!(

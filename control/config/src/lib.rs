@@ -11,6 +11,7 @@
 mod check;
 mod convert;
 pub mod device;
+pub mod diff;
 mod eal;
 mod effective;
 pub mod error;

@@ -36,8 +36,8 @@ pub enum Command {
     ///
     /// Runs in the foreground and prints `ready` once packets flow. On SIGINT or SIGTERM it stops
     /// receiving, sends what is due for at most 200 ms, counts the rest, gives the ports back and
-    /// prints a summary; on a second one it ends at once. SIGHUP is ignored with a message: a changed
-    /// file is taken up by stopping and starting.
+    /// prints a summary; on a second one it ends at once. On SIGHUP it takes up the changed file, as
+    /// `weir reload` does.
     Run {
         /// The configuration file (TOML).
         file: PathBuf,
@@ -82,6 +82,44 @@ pub enum Command {
         #[arg(last = true)]
         eal: Vec<String>,
     },
+    /// Have a running instance take up its changed file, without losing or reordering a packet.
+    ///
+    /// The file is read and checked whole, and compared with what runs. What needs a restart is refused by
+    /// name, and then nothing changes. So does SIGHUP. A value set with `weir set` is overwritten.
+    Reload {
+        /// Name of the instance. May be left out while only one runs.
+        name: Option<String>,
+        /// Only print what would change.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Change one value of a running instance, without losing or reordering a packet.
+    ///
+    /// The file stays as it is: a reload or a restart takes up what it says.
+    Set {
+        /// The key: link, direction and name, or without the link while there is only one: home.down.rtt,
+        /// down.bandwidth, engine.poll.
+        path: String,
+        /// Its new value, as in the file; quotes may be left out.
+        value: String,
+        /// Set it back after this time: 10m, 90s, 2h.
+        #[arg(long = "for", value_name = "TIME")]
+        for_: Option<String>,
+        /// Name of the instance. May be left out while only one runs.
+        #[arg(long)]
+        name: Option<String>,
+        /// Only print what would change.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Print what was changed in a running instance: when, by whom, and what.
+    History {
+        /// Name of the instance. May be left out while only one runs.
+        name: Option<String>,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// List every key of the configuration file with its default, range and meaning.
     Keys,
 }
@@ -93,5 +131,7 @@ Examples:
   weir show                           what is it doing?
   weir probe net_ring0                what are this port's completions worth?
   weir show --json | jq .links        the same for a program
+  weir reload --dry-run               what would my changed file change?
+  weir set down.bandwidth 80Mbit --for 10m
 
 Units are those of tc: 20Mbit, 950kbit, 1gbit (bits), 5ms, 100us, 32MiB.";

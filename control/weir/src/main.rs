@@ -1,9 +1,13 @@
 //! The weir binary: reads a configuration, runs the dataplane, answers questions about it.
 
+mod ask;
 mod carries;
 mod check;
 mod cli;
+mod command;
+mod history;
 mod leftover;
+mod live;
 mod observe;
 mod plan;
 mod probe;
@@ -29,6 +33,11 @@ fn main() -> ExitCode {
         Command::Probe { port, file, json, force, verbose, eal } => {
             probe::probe(&probe::Request { port, file, eal, json, force, verbose })
         }
+        Command::Reload { name, dry_run } => ask::reload(name.as_deref(), dry_run),
+        Command::Set { path, value, for_, name, dry_run } => {
+            ask::set(name.as_deref(), path, value, for_.as_deref(), dry_run)
+        }
+        Command::History { name, json } => ask::history(name.as_deref(), json),
         Command::Keys => check::keys(),
     };
     match result {

@@ -36,6 +36,11 @@ impl Instance {
     pub fn new(name: String, file: &Path, config: Config) -> Self {
         Self { name, file: file.to_owned(), config, started: now() }
     }
+
+    /// It runs by another configuration from now on.
+    pub fn follow(&mut self, config: Config) {
+        self.config = config;
+    }
 }
 
 /// Reports what the line knows; the workers' part is as old as their last pages.
@@ -142,7 +147,7 @@ fn observe_port(
         pool_size: line.pool.size(),
         pool_in_use: line.pool.in_use(),
         tx_queues: sends
-            .map(|(gate, flight)| queue::observe(config, &line.info.driver, gate, flight))
+            .map(|(gate, flight)| queue::observe(config, &line.completions, gate, flight))
             .into_iter()
             .collect(),
         offload: (&line.verdict).into(),
@@ -153,6 +158,7 @@ fn observe_worker(worker: &LineWorker) -> WorkerReport {
     let page = &worker.page;
     WorkerReport {
         lcore: worker.lcore,
+        generation: worker.generation(),
         clock: worker.clock.to_owned(),
         turns: page.turns.total,
         idle_turns: page.turns.idle,

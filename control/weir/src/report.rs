@@ -173,6 +173,8 @@ pub struct LimiterReport {
 pub struct WorkerReport {
     /// Its lcore.
     pub lcore: u32,
+    /// Which generation of the settings it works by.
+    pub generation: u64,
     /// Where it reads the time.
     pub clock: String,
     /// Turns of the loop.

@@ -1,7 +1,9 @@
 //! `weir run`: from a file to a running dataplane and back.
 
 use crate::check::load;
+use crate::command::Commands;
 use crate::leftover;
+use crate::live::{Live, Running};
 use crate::observe::{Instance, observe};
 use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_much_memory};
 use crate::progress::Progress;
@@ -12,7 +14,6 @@ use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
 use config::model::Config;
 use dpdk::{Eal, EalConfig};
-use engine::completion::drivers::choose;
 use engine::line::Line;
 use std::fmt::Display;
 use std::io::{Read, Write, stdout};
@@ -33,19 +34,24 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let progress = Progress::start(&name)?;
     let mut socket = Socket::claim(&name)?;
     signals.remove_at_end(socket.path().to_owned());
+    let mut commands = Commands::beside(socket.path())?;
+    signals.remove_at_end(commands.path().to_owned());
     let (_folder, eal) = start_eal(&config, &environment.eal(&name, verbose), &signals, &progress)?;
-    let mut line = Line::start(&eal, &plan(&config, secret()?), &mut |step| progress.step(&step))
+    let secret = secret()?;
+    let mut line = Line::start(&eal, &plan(&config, secret), &mut |step| progress.step(&step))
         .map_err(|error| refused(error, verbose))?;
     drop(progress);
     signals.running();
     warn(&mut line);
     if verbose {
         for port in line.links().iter().flat_map(|link| [&link.a, &link.b]) {
-            let completions = choose(&port.info.driver);
-            let _ = writeln!(stdout(), "{}\n  completions: {completions}", port.info);
+            let _ = writeln!(stdout(), "{}\n  completions: {}", port.info, port.completions);
         }
     }
-    let instance = Instance::new(name, file, config);
+    // A reload reads it again, from wherever this process may be then.
+    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let mut live = Live::new(path, config.clone(), secret);
+    let mut instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
     let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
     // Whoever read this may be gone, which is no reason to fall over with the ports open (print! would panic).
@@ -57,7 +63,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         Eal::version(),
         instance.name
     );
-    let failed = serve(&mut line, &instance, &signals, &mut socket);
+    let failed = serve(&mut line, &mut instance, &mut live, &signals, (&mut socket, &mut commands));
     line.stop();
     let _ = write!(stdout(), "{}", observe(&instance, &line));
     if failed {
@@ -103,12 +109,24 @@ pub fn start_eal(
 }
 
 /// Follows links and answers questions until told to stop; `true` if a worker died.
-fn serve(line: &mut Line, instance: &Instance, signals: &Signals, socket: &mut Socket) -> bool {
+fn serve(
+    line: &mut Line,
+    instance: &mut Instance,
+    live: &mut Live,
+    signals: &Signals,
+    (socket, commands): (&mut Socket, &mut Commands),
+) -> bool {
     for round in 1_u64.. {
         if signals.wait(TEND) {
             break;
         }
         line.tend();
+        let mut running = Running { line, instance, signals };
+        commands.serve(|request, who| live.carry_out(&mut running, request, who));
+        live.tend(&mut running);
+        if signals.take_hangup() {
+            hang_up(live, &mut running);
+        }
         tell_news(line);
         if round.is_multiple_of(COLLECT) {
             refresh(line, signals);
@@ -122,6 +140,15 @@ fn serve(line: &mut Line, instance: &Instance, signals: &Signals, socket: &mut S
         }
     }
     false
+}
+
+/// SIGHUP: whoever sent it is told on standard error.
+fn hang_up(live: &mut Live, running: &mut Running<'_>) {
+    let said = match live.reload(running, "SIGHUP", false) {
+        Ok(text) => text,
+        Err(error) => format!("{error:#}"),
+    };
+    complain(&format!("weir: SIGHUP: {said}"));
 }
 
 /// Has every worker send its statistics. A worker that is descheduled for longer than

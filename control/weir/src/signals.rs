@@ -4,7 +4,7 @@
 //! * SIGINT or SIGTERM stops in order. While weir still starts it is given [`GRACE`] to get that far,
 //!   then the process ends at once, as it does on a second signal. (Not if that comes with the first:
 //!   Ctrl-C reaches weir from the terminal, and again from a program that passes it on.)
-//! * SIGHUP does nothing yet but say so: what means "reload" elsewhere must not take the line down.
+//! * SIGHUP asks to take up the changed file: [`Signals::take_hangup`].
 
 use crate::say::complain;
 use anyhow::{Context, Result};
@@ -26,6 +26,7 @@ pub struct Signals {
 #[derive(Debug, Default)]
 struct Shared {
     asked: AtomicBool,
+    hung_up: AtomicBool,
     /// What would be left behind by an end in disorder.
     litter: Mutex<Vec<PathBuf>>,
 }
@@ -59,6 +60,11 @@ impl Signals {
         let _ = self.started.send(());
     }
 
+    /// Whether a SIGHUP has come since this was asked last.
+    pub fn take_hangup(&self) -> bool {
+        self.shared.hung_up.swap(false, Ordering::AcqRel)
+    }
+
     /// Waits until asked to stop, at most for `span`; `true` once asked.
     pub fn wait(&self, span: Duration) -> bool {
         if !self.shared.asked.load(Ordering::Acquire) {
@@ -82,9 +88,7 @@ impl Watcher {
         loop {
             let Ok(signal) = self.signals.wait() else { continue };
             if signal == Signal::SIGHUP {
-                complain(
-                    "weir: SIGHUP is ignored: there is no reload yet; stop and start to take up a changed file",
-                );
+                self.shared.hung_up.store(true, Ordering::Release);
                 continue;
             }
             let now = now();

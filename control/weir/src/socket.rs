@@ -149,17 +149,7 @@ impl Drop for Socket {
 /// # Errors
 /// No such instance, several and no name given, or it does not answer.
 pub fn ask(name: Option<&str>) -> Result<String> {
-    let dir = directory();
-    let name = match name {
-        Some(name) => name.to_owned(),
-        None => the_only_one(&dir)?,
-    };
-    let path = dir.join(format!("{name}.sock"));
-    let mut stream = match UnixStream::connect(&path) {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => bail!(not_the_owner(&dir)),
-        Err(_) => bail!("no instance named {name:?} is running; {}", running(&instances(&dir)?)),
-    };
+    let (name, mut stream) = connect(name, "sock")?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     let mut document = String::new();
     if let Err(error) = stream.read_to_string(&mut document) {
@@ -212,6 +202,23 @@ fn not_the_owner(dir: &Path) -> String {
 fn instance(path: &Path) -> Option<String> {
     (path.extension()? == "sock" && UnixStream::connect(path).is_ok())
         .then(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()))?
+}
+
+/// Connects to the socket of an instance that ends in `extension`.
+///
+/// # Errors
+/// As with [`ask`].
+pub fn connect(name: Option<&str>, extension: &str) -> Result<(String, UnixStream)> {
+    let dir = directory();
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => the_only_one(&dir)?,
+    };
+    match UnixStream::connect(dir.join(format!("{name}.{extension}"))) {
+        Ok(stream) => Ok((name, stream)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => bail!(not_the_owner(&dir)),
+        Err(_) => bail!("no instance named {name:?} is running; {}", running(&instances(&dir)?)),
+    }
 }
 
 /// `/run/weir` for root, the user's own run-time directory for others.

@@ -119,7 +119,9 @@ fn times() {
             }
         }
         let [without, with] = spent.map(|nanos| nanos as f64 / PER_ROUND as f64);
-        println!("{name}: {with:.1} ns a packet, {without:.1} without a gate: {:.1} ns", with - without);
+        println!("{name}, with a gate  {with:.1}");
+        println!("{name}, without a gate  {without:.1}");
+        println!("{name}, the gate  {:.1}", with - without);
     }
 }
 

@@ -10,6 +10,9 @@
 //! other turn, in which the worker receives one burst and sends none; in the next it sends the two
 //! bursts that a turn may send and receives one. So the backlog filled at the start stands.
 //!
+//! `--gate submit` puts the governor's gate in front of the device as weir does: net_null copies, so that a
+//! completion means nothing and nothing is held back. Without, there is no gate.
+//!
 //! `mpps` is packets over the time that passed, `mpps_on_cpu` over the time that the lcore had a CPU.
 //!
 //! The figure counts only if the run was what it claims to be, and is checked: every flow is queued
@@ -26,10 +29,13 @@
 use dpdk::{Burst, Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue};
 use engine::classify::{Classifier, Wants};
 use engine::clock::Clock;
+use engine::completion::source::{Nudge, Source};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
+use engine::gate::{self, Gate};
 use engine::mailbox::{self, Command, Control};
 use engine::page::{DirectionPage, Page};
+use engine::plan::GovernorPlan;
 use engine::pool;
 use engine::sojourn::Sojourn;
 use engine::worker::Worker;
@@ -42,14 +48,14 @@ use shaper::time::{Duration, Instant};
 use std::collections::HashSet;
 
 fn main() {
-    let (params, seconds) = arguments();
+    let Arguments { params, gate, seconds } = arguments();
     let eal = Eal::init(&eal_config()).expect("the EAL starts");
     let pool = Mempool::create(&eal, &MempoolConfig::new("stamped", MBUFS)).unwrap();
     let frames = frames();
     stamp(&pool, &frames);
     let mut left = Null::open(&eal, "net_null0,size=64", &pool);
     let mut right = Null::open(&eal, "net_null1,size=64", &pool);
-    let mut bench = Bench::new(left.rx.take().unwrap(), right.tx.take().unwrap(), &eal, &pool, params);
+    let mut bench = Bench::new(left.rx.take().unwrap(), right.tx.take().unwrap(), &eal, &pool, params, gate);
 
     bench.fill();
     bench.run(WARM_UP);
@@ -84,13 +90,32 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(rx: RxQueue, tx: TxQueue, eal: &Eal, pool: &Mempool, params: Params) -> Self {
+    fn new(
+        rx: RxQueue,
+        tx: TxQueue,
+        eal: &Eal,
+        pool: &Mempool,
+        params: Params,
+        source: Option<Source>,
+    ) -> Self {
+        let ring = tx.ring();
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
         let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2))
             .recording(Sojourn::new(&params));
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
         let settings = Settings { link_down_hold: Duration::from_millis(1_000), ..Settings::default() };
-        let direction = Direction::new(rx, tx, classifier, egress, settings, pool);
+        let mut direction = Direction::new(rx, tx, classifier, egress, settings, pool);
+        if let Some(source) = source {
+            direction = direction.governed(Gate::new(gate::Settings {
+                plan: GovernorPlan::default(),
+                source,
+                nudge: Nudge::None,
+                ring,
+                framing: 0,
+                heads: None,
+                wire: None,
+            }));
+        }
         let (control, mailbox) = mailbox::pair();
         Self { worker: Worker::new(vec![direction], mailbox), control, clock: Clock::start(eal) }
     }
@@ -242,23 +267,30 @@ fn eal_config() -> EalConfig {
         .arg("0")
 }
 
-/// The discipline, and the value of `--seconds`.
-fn arguments() -> (Params, u64) {
+struct Arguments {
+    params: Params,
+    gate: Option<Source>,
+    seconds: u64,
+}
+
+fn arguments() -> Arguments {
     let mut args = std::env::args().skip(1);
-    let (mut qdisc, mut seconds) = (Some(fq_codel()), Some(3));
+    let (mut params, mut gate, mut seconds) = (Some(fq_codel()), None, Some(3));
     while let Some(arg) = args.next() {
         let value = args.next();
         match (arg.as_str(), value.as_deref()) {
-            ("--qdisc", Some("fq_codel")) => qdisc = Some(fq_codel()),
-            ("--qdisc", Some("cake")) => qdisc = Some(cake()),
+            ("--qdisc", Some("fq_codel")) => params = Some(fq_codel()),
+            ("--qdisc", Some("cake")) => params = Some(cake()),
+            ("--gate", Some("submit")) => gate = Some(Source::Submit),
             ("--seconds", Some(value)) => seconds = value.parse().ok(),
-            _ => qdisc = None,
+            _ => seconds = None,
         }
     }
-    qdisc.zip(seconds).unwrap_or_else(|| {
-        eprintln!("usage: null_path [--qdisc fq_codel|cake] [--seconds N], N a whole number");
+    let Some((params, seconds)) = params.zip(seconds) else {
+        eprintln!("usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--seconds N], N a whole number");
         std::process::exit(2)
-    })
+    };
+    Arguments { params, gate, seconds }
 }
 
 fn fq_codel() -> Params {

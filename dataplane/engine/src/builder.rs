@@ -1,8 +1,7 @@
 //! Building one link: devices attached, pools made, ports started, directions put together.
 
 use crate::classify::{Classifier, ETHERNET, Wants};
-use crate::completion;
-use crate::completion::drivers::Choice;
+use crate::completion::drivers::{Choice, choose, choose_for};
 use crate::completion::source::Source;
 use crate::direction::{Direction, Settings};
 use crate::egress::Egress;
@@ -67,7 +66,9 @@ impl Builder<'_> {
             }
         }
         let watch = LinkWatch::new(self.link.propagate_link);
-        Ok(LineLink::new(self.link.name.clone(), a, b, ways, watch, idle))
+        let slots = [(Way::Up, &self.link.up), (Way::Down, &self.link.down)].into_iter();
+        let slots = slots.filter_map(|(way, plan)| Some((way, pool::slots(&plan.as_ref()?.qdisc))));
+        Ok(LineLink::new(self.link.name.clone(), a, b, ways, slots.collect(), watch, idle))
     }
 
     fn direction(
@@ -123,7 +124,7 @@ impl Builder<'_> {
         plan: &DirectionPlan,
         port: &LinePort,
     ) -> Gate {
-        let Choice { source, nudge, .. } = completion::drivers::choose_for(&port.info.driver, tx, tx.ring());
+        let Choice { source, nudge, .. } = port.completions;
         let side = if way == Way::Up { 'b' } else { 'a' };
         let heads = MempoolConfig {
             cache: 0,
@@ -196,11 +197,13 @@ pub(crate) fn open(
     warnings.append(&mut started.warnings);
     let interface = Interface::find(&info.driver, info.if_index);
     let enabled = port.configured().map_or(TxOffloads::NONE, |configured| configured.tx_offloads);
-    let verdict = match started.tx.first_mut() {
-        Some(tx) => Verdict::new(&info, enabled, plan.tso, tx, &pool),
-        None => Verdict::NONE,
+    let (verdict, completions) = match started.tx.first_mut() {
+        Some(tx) => {
+            (Verdict::new(&info, enabled, plan.tso, tx, &pool), choose_for(&info.driver, tx, tx.ring()))
+        }
+        None => (Verdict::NONE, choose(&info.driver)),
     };
-    Ok((LinePort { port, info, pool, warnings, interface, verdict }, started))
+    Ok((LinePort { port, info, pool, warnings, interface, verdict, completions }, started))
 }
 
 /// What to ask of a port on receive. Checksums are worth knowing only where packets are merged, and with

@@ -1,6 +1,7 @@
 //! What is read from a frame before it is queued. Filled once; nobody looks at the bytes again
 //! until a congestion mark has to be written.
 
+use crate::change::DirectionChange;
 use dpdk::Mbuf;
 use shaper::flow::dissect::{Class, Dissected, dissect_into};
 use shaper::flow::hash::FlowHasher;
@@ -85,6 +86,20 @@ impl Classifier {
     pub fn new(hasher: FlowHasher, wants: Wants, rules: &[Rule]) -> Self {
         let rules = (!rules.is_empty()).then(|| Box::new(Rules::new(rules)));
         Self { hasher, wants, rules }
+    }
+
+    /// Takes up other rules, and reads what the discipline wants from now on beside what it wanted.
+    pub(crate) fn begin(&mut self, change: &mut DirectionChange) {
+        if let Some(rules) = &mut change.rules {
+            core::mem::swap(&mut self.rules, rules);
+        }
+        let Wants { hosts, tcp } = change.wants;
+        self.wants = Wants { hosts: hosts || self.wants.hosts, tcp };
+    }
+
+    /// Reads no more than is wanted.
+    pub(crate) fn finish(&mut self, change: &DirectionChange) {
+        self.wants = change.wants;
     }
 
     /// Reads one frame. Frames that make no sense are ordinary: hashed by what can be read of them.

@@ -19,7 +19,8 @@ pub enum Loss {
     Qdisc(DropReason),
     /// Larger than the egress port's MTU.
     Oversize,
-    /// Spread over several segments, on an egress port that sends one only, and too large for one.
+    /// Spread over several segments, on an egress port that sends one only, and too large for one; or a
+    /// segment of a super-packet over more than the port sends in one frame.
     Segments,
     /// The egress link was down for longer than `link-down-hold`.
     LinkDown,
@@ -75,7 +76,8 @@ pub struct Supers {
     pub completed: u64,
     /// Turns that left packets unread, because 64 pieces had been built.
     pub deferred: u64,
-    /// Pieces cut again after they had waited: the rate had fallen, or the port does not cut.
+    /// Pieces cut again after they had waited: the rate had fallen, the port does not cut, or its ring is
+    /// kept short.
     pub late_cuts: u64,
     /// Frames of several segments that were left to the port to cut.
     pub tso: Tally,

@@ -5,6 +5,7 @@
 //! alike, where waiting is what receiver, egress and sender hold. Cutting adds packets and headers,
 //! merging removes them.
 
+use crate::change::{DirectionChange, MOVES};
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::egress::Egress;
@@ -139,7 +140,7 @@ impl Direction {
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.link {
-            _ if !self.receiver.is_empty() => Some(Instant::ZERO),
+            _ if !self.receiver.is_empty() || self.egress.qdisc().is_moving() => Some(Instant::ZERO),
             Link::Up if !self.sender.is_empty() => Some(Instant::ZERO),
             Link::Up => self.egress.next_wakeup(),
             Link::Down { since } if !self.is_empty() => {
@@ -169,6 +170,32 @@ impl Direction {
     /// Super-packets shall be cut another way from now on.
     pub fn set_split(&mut self, split: Split) {
         self.split = split;
+    }
+
+    /// Begins with a change at a burst boundary: settings at once, packets that have another place now in
+    /// [`Direction::go_on_changing`].
+    pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
+        let losses = &mut self.counters.losses;
+        self.receiver.begin(change);
+        self.egress.begin(now, change, &mut |packet: Mbuf, reason| {
+            losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
+        });
+        if let (Some(gate), Some(governor)) = (self.sender.gate_mut(), change.governor) {
+            gate.set_plan(governor);
+        }
+        (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
+    }
+
+    /// Moves at most [`MOVES`] packets, and takes note once all have moved.
+    pub fn go_on_changing(&mut self, now: Instant, change: &mut DirectionChange) {
+        if change.is_done {
+            return;
+        }
+        self.egress.proceed(now, MOVES, self.receiver.classifier());
+        change.is_done = self.egress.finish(change);
+        if change.is_done {
+            self.receiver.finish(change);
+        }
     }
 
     /// Gives up every waiting packet, counted as `loss`.
@@ -230,14 +257,16 @@ impl Direction {
     /// How large pieces may be at the rate of now.
     #[inline]
     fn refresh(&mut self) {
-        let rate = match (self.egress.rate(), self.sender.drain_rate()) {
+        let drained = self.sender.drain_rate();
+        let rate = match (self.egress.rate(), drained) {
             (Some(shaped), Some(drained)) => Some(shaped.min(drained)),
             (shaped, drained) => shaped.or(drained).or(self.link_speed),
         };
+        let ring = drained.or(self.link_speed).filter(|_| self.sender.is_governed());
         let late = self.sender.late();
         let offload = *late.offload();
         let policy = Policy::new(self.split, rate, &offload);
-        late.refresh(policy);
+        late.refresh(policy, ring);
         self.receiver.refresh(policy, offload);
     }
 

@@ -11,6 +11,7 @@
 //!
 //! Generic over the packet, so that tests run it without DPDK.
 
+use dpdk::Mbuf;
 use shaper::packet::{Arrival, Delivery, DropReason, Piece};
 use shaper::qdisc::Qdisc;
 use shaper::rate::{Limiter, Overhead};
@@ -19,6 +20,8 @@ use shaper::time::Instant;
 use shaper::units::Rate;
 use std::collections::VecDeque;
 
+use crate::change::DirectionChange;
+use crate::classify::Classifier;
 use crate::counters::Tally;
 use crate::sojourn::Sojourn;
 
@@ -191,6 +194,41 @@ impl<P> Egress<P> {
         self.qdisc.is_empty() && self.control.is_empty()
     }
 
+    /// Takes up other settings while packets wait. What was booked ahead or is to be made up takes its
+    /// time at the new rate.
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        change: &mut DirectionChange,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) {
+        self.overhead = change.overhead;
+        self.limit(now, change);
+        // The worker has asked before whether it accepts them.
+        let _ = self.qdisc.begin(now, &change.qdisc, &mut change.tables, doomed);
+    }
+
+    fn limit(&mut self, now: Instant, change: &mut DirectionChange) {
+        let is_empty = self.is_empty();
+        let (Some(rate), Some(limiter)) = (change.rate(), &mut self.limiter) else {
+            self.limiter = change.limiter.clone();
+            self.limiter.iter_mut().for_each(|limiter| limiter.idle_until(now));
+            return;
+        };
+        if is_empty {
+            limiter.idle_until(now);
+        }
+        // The rate is that of a limiter, so it is in range.
+        let _ = limiter.set_rate(now, rate);
+        limiter.set_catch_up(change.limiter.as_ref().map_or(Limiter::CATCH_UP, Limiter::catch_up));
+    }
+
+    /// Hands what the change has replaced back in it, once all that waits is where it belongs; `false`
+    /// before.
+    pub fn finish(&mut self, change: &mut DirectionChange) -> bool {
+        self.qdisc.finish(&mut change.tables)
+    }
+
     /// Packets and bytes that wait.
     pub fn queued(&self) -> Tally {
         Tally {
@@ -231,6 +269,13 @@ impl<P> Egress<P> {
     /// What the control queue did.
     pub fn control_stats(&self) -> ControlStats {
         self.control_stats
+    }
+}
+
+impl Egress<Mbuf> {
+    /// Moves at most `most` packets to where a change says that they belong; says how many it moved.
+    pub fn proceed(&mut self, now: Instant, most: usize, classifier: &Classifier) -> usize {
+        self.qdisc.proceed(now, most, &mut |packet| classifier.classify(packet).arrival)
     }
 }
 

@@ -146,6 +146,12 @@ impl Gate {
         }
     }
 
+    /// Other bounds and another notion of completion from now on; what was learned stays.
+    pub fn set_plan(&mut self, plan: GovernorPlan) {
+        self.settings.plan = plan;
+        self.governor.set_bounds(plan.limit_min, plan.limit_max, plan.hold_time);
+    }
+
     /// Looks for completions; once a turn, also while nothing is to be sent.
     #[inline]
     pub fn reap(&mut self, now: Instant, tx: &mut impl Queue) {
@@ -299,7 +305,7 @@ impl Gate {
 
     /// Whether the governor decides.
     #[inline]
-    fn binds(&self) -> bool {
+    pub fn binds(&self) -> bool {
         self.settings.plan.complete_on == CompleteOn::Completion
             && self.completions.source() != Source::Submit
     }

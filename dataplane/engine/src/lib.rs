@@ -8,6 +8,7 @@
 //! `poll = "adaptive"` asks for. Every packet is sent, waits, or is counted as lost with its reason.
 
 mod builder;
+pub mod change;
 pub mod classify;
 pub mod clock;
 pub mod completion;

@@ -3,8 +3,13 @@
 //!
 //! Runs on the control thread. A plan that cannot be carried out whole leaves nothing running.
 
+mod change;
+
+pub use change::ChangeError;
+
 use crate::builder::Builder;
 use crate::clock::Clock;
+use crate::completion::drivers::Choice;
 use crate::direction::Direction;
 use crate::flight::{self, Flight};
 use crate::gate::Gate;
@@ -29,6 +34,10 @@ pub struct Line {
     workers: Vec<LineWorker>,
     links: Vec<LineLink>,
     news: Vec<LinkWarning>,
+    /// What it runs by, and since which change.
+    plan: Plan,
+    generation: u64,
+    pending: Option<change::Pending>,
 }
 
 /// Something that `propagate-link` asked of a port, and that the port did not do.
@@ -73,6 +82,8 @@ pub struct LineLink {
     speeds: [Option<Rate>; 2],
     /// A hold or release was refused, has been told of, and has not succeeded since.
     refused: bool,
+    /// Room in the discipline of each way.
+    slots: Vec<(Way, u32)>,
     /// Queues of a way that is not forwarded; a started port keeps them all.
     _idle: Vec<(RxQueue, TxQueue)>,
 }
@@ -99,6 +110,8 @@ pub struct LinePort {
     pub warnings: Vec<PortWarning>,
     /// What is left to it on transmit.
     pub verdict: Verdict,
+    /// How its completions are seen, unless they turn out not to be true.
+    pub completions: Choice,
     pub(crate) interface: Option<Interface>,
 }
 
@@ -118,6 +131,9 @@ pub struct LineWorker {
     control: Control,
     /// Whether its statistics are under way.
     asked: bool,
+    /// Changes that are under way to it, and the generation that it has taken up.
+    changing: usize,
+    generation: u64,
     /// `None` once it has been stopped.
     handle: Option<LcoreHandle<Worker>>,
 }
@@ -151,7 +167,7 @@ impl Line {
             workers.push(LineWorker::launch(eal, lcore, directions, plan.poll)?);
         }
         let news = links.iter_mut().flat_map(LineLink::fix_what_cannot_be_held).collect();
-        let mut line = Self { workers, links, news };
+        let mut line = Self { workers, links, news, plan: plan.clone(), generation: 0, pending: None };
         line.tend();
         Ok(line)
     }
@@ -248,11 +264,12 @@ impl LineLink {
         a: LinePort,
         b: LinePort,
         ways: Vec<(Way, Place)>,
+        slots: Vec<(Way, u32)>,
         watch: LinkWatch,
         idle: Vec<(RxQueue, TxQueue)>,
     ) -> Self {
         let speeds = [a.speed(), b.speed()];
-        Self { name, a, b, ways, watch, speeds, refused: false, _idle: idle }
+        Self { name, a, b, ways, watch, speeds, refused: false, slots, _idle: idle }
     }
 
     /// Link speeds that have changed. A link that is down has none, and keeps the last one: it is not news.
@@ -373,6 +390,8 @@ impl LineWorker {
             flight,
             control,
             asked: false,
+            changing: 0,
+            generation: 0,
             handle: Some(handle),
         })
     }
@@ -427,9 +446,16 @@ mod tests {
             flight: Vec::new(),
             control,
             asked: false,
+            changing: 0,
+            generation: 0,
             handle: None,
         };
         (worker, mailbox)
+    }
+
+    fn line(workers: Vec<LineWorker>) -> Line {
+        let plan = Plan { links: Vec::new(), poll: Poll::Busy, secret: [0; 16] };
+        Line { workers, links: Vec::new(), news: Vec::new(), plan, generation: 0, pending: None }
     }
 
     /// Does what a worker does with one command.
@@ -442,7 +468,7 @@ mod tests {
     #[test]
     fn workers_may_answer_one_after_the_other() {
         let ((one, first), (two, second)) = (worker(), worker());
-        let mut line = Line { workers: vec![one, two], links: Vec::new(), news: Vec::new() };
+        let mut line = line(vec![one, two]);
         line.workers.iter_mut().for_each(LineWorker::ask);
         assert!(!line.fetch());
         serve(&first, 5);

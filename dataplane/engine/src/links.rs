@@ -67,15 +67,19 @@ impl LinkWatch {
         self.propagate
     }
 
+    /// Passes link loss on from now on, or no more: what is held is let go. `true` if it begins to.
+    pub fn set_propagates(&mut self, propagate: bool) -> bool {
+        let was = std::mem::replace(&mut self.propagate, propagate);
+        propagate && !was
+    }
+
     /// The links were seen in these states. Returns what to do, in order.
     pub fn observe(&mut self, a_up: bool, b_up: bool) -> impl Iterator<Item = Action> + use<> {
         let mut actions = [None; 4];
         actions[0] = self.a.see(a_up).then_some(Action::Tell(Side::A, a_up));
         actions[1] = self.b.see(b_up).then_some(Action::Tell(Side::B, b_up));
-        if self.propagate {
-            actions[2] = self.b.hold(self.a.is_lost(), Side::B);
-            actions[3] = self.a.hold(self.b.is_lost(), Side::A);
-        }
+        actions[2] = self.b.hold(self.propagate && self.a.is_lost(), Side::B);
+        actions[3] = self.a.hold(self.propagate && self.b.is_lost(), Side::A);
         actions.into_iter().flatten()
     }
 
@@ -156,6 +160,15 @@ mod tests {
         assert_eq!(see(&mut watch, false, false), [Tell(B, false)], "b is down because we hold it");
         assert_eq!(see(&mut watch, true, false), [Tell(A, true), Release(B)]);
         assert_eq!(see(&mut watch, true, true), [Tell(B, true)]);
+    }
+
+    #[test]
+    fn what_is_held_is_let_go_when_loss_is_not_passed_on_any_more() {
+        let mut watch = LinkWatch::new(true);
+        assert_eq!(see(&mut watch, false, true), [Tell(A, false), Hold(B)]);
+        assert!(!watch.set_propagates(false));
+        assert_eq!(see(&mut watch, false, false), [Tell(B, false), Release(B)]);
+        assert!(watch.set_propagates(true) && !watch.set_propagates(true));
     }
 
     #[test]

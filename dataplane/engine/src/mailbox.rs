@@ -1,10 +1,11 @@
 //! The only way between control and packet path: two bounded queues of owned messages.
 //!
 //! Control puts a [`Command`], the worker takes one at a burst boundary. A statistics page is a
-//! command too: it travels empty to the worker and comes back filled, so the worker never
-//! allocates, never waits, and shares nothing. The queues are lock-free arrays; an empty one costs
+//! command too: it travels empty to the worker and comes back filled, as a change comes back with what it
+//! has replaced, so the worker never allocates, never waits, and shares nothing. The queues are lock-free arrays; an empty one costs
 //! the worker two loads a turn.
 
+use crate::change::Change;
 use crate::page::Page;
 use crossbeam_queue::ArrayQueue;
 use shaper::gso::Split;
@@ -37,6 +38,8 @@ pub enum Command {
         /// How from now on, for those that wait too.
         split: Split,
     },
+    /// Change settings, and send the box back once that is done. No other command is taken before.
+    Apply(Box<Change>),
     /// Stop receiving, send what is due, then return.
     Stop,
 }
@@ -46,6 +49,7 @@ pub enum Command {
 pub struct Control {
     commands: Arc<ArrayQueue<Command>>,
     pages: Arc<ArrayQueue<Box<Page>>>,
+    changes: Arc<ArrayQueue<Box<Change>>>,
 }
 
 /// The worker's side.
@@ -53,13 +57,16 @@ pub struct Control {
 pub struct Mailbox {
     commands: Arc<ArrayQueue<Command>>,
     pages: Arc<ArrayQueue<Box<Page>>>,
+    changes: Arc<ArrayQueue<Box<Change>>>,
 }
 
 /// A connected pair.
 pub fn pair() -> (Control, Mailbox) {
     let commands = Arc::new(ArrayQueue::new(DEPTH));
     let pages = Arc::new(ArrayQueue::new(DEPTH));
-    (Control { commands: commands.clone(), pages: pages.clone() }, Mailbox { commands, pages })
+    let changes = Arc::new(ArrayQueue::new(DEPTH));
+    let control = Control { commands: commands.clone(), pages: pages.clone(), changes: changes.clone() };
+    (control, Mailbox { commands, pages, changes })
 }
 
 impl Control {
@@ -75,6 +82,11 @@ impl Control {
     pub fn page(&self) -> Option<Box<Page>> {
         self.pages.pop()
     }
+
+    /// A change that has been carried out.
+    pub fn changed(&self) -> Option<Box<Change>> {
+        self.changes.pop()
+    }
 }
 
 impl Mailbox {
@@ -88,6 +100,11 @@ impl Mailbox {
     /// returned to the caller, who owns it.
     pub fn give(&self, page: Box<Page>) -> Option<Box<Page>> {
         self.pages.push(page).err()
+    }
+
+    /// Sends back a change that has been carried out, or likewise returns it.
+    pub fn done(&self, change: Box<Change>) -> Option<Box<Change>> {
+        self.changes.push(change).err()
     }
 }
 

@@ -16,6 +16,9 @@ use shaper::time::Instant;
 pub struct Page {
     /// When it was filled, on the worker's clock.
     pub at: Instant,
+    /// Which settings it works by: that of the last [`crate::change::Change`] that was carried out, 0 those
+    /// of the start.
+    pub generation: u64,
     /// The loop.
     pub turns: Turns,
     /// Gaps in its polling.

@@ -46,7 +46,7 @@ pub struct LinkPlan {
 }
 
 /// One port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortPlan {
     /// What DPDK attaches: a PCI address, or a vdev with its arguments.
     pub devargs: String,
@@ -123,7 +123,7 @@ pub enum Toggle {
 }
 
 /// One direction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectionPlan {
     /// The discipline.
     pub qdisc: qdisc::Params,

@@ -4,6 +4,7 @@
 //! super-packet is taken apart first; if that takes more than a turn's share of pieces, the rest of the
 //! burst waits here, and nothing is received meanwhile.
 
+use crate::change::DirectionChange;
 use crate::classify::{self, Classifier, ETHERNET, Headers};
 use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
@@ -93,6 +94,25 @@ impl Receiver {
     #[inline]
     pub(crate) fn refresh(&mut self, policy: Policy, offload: Offload) {
         (self.policy, self.offload) = (policy, offload);
+    }
+
+    /// What reads frames.
+    pub(crate) const fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+
+    /// Reads and merges another way from now on. Until [`Receiver::finish`] what was read before is
+    /// read too: packets that wait are found by it.
+    pub(crate) fn begin(&mut self, change: &mut DirectionChange) {
+        self.classifier.begin(change);
+        if let Some(merger) = &mut change.merger {
+            core::mem::swap(&mut self.merger, merger);
+        }
+    }
+
+    /// Nothing waits any more that was read as before.
+    pub(crate) fn finish(&mut self, change: &DirectionChange) {
+        self.classifier.finish(change);
     }
 
     /// Whether nothing waits here.

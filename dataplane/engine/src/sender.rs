@@ -70,6 +70,12 @@ impl Sender {
         self.outbox.is_empty() && !self.late.is_busy()
     }
 
+    /// Whether a governor decides what may lie in the ring.
+    #[inline]
+    pub(crate) fn is_governed(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::binds)
+    }
+
     /// What the device was seen to send at, as far as that is known.
     #[inline]
     pub(crate) fn drain_rate(&self) -> Option<Rate> {

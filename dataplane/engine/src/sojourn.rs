@@ -7,7 +7,7 @@
 
 use hdrhistogram::Histogram;
 use shaper::qdisc::Params;
-use shaper::qdisc::cake::{Diffserv, MAX_TINS};
+use shaper::qdisc::cake::MAX_TINS;
 use shaper::time::Duration;
 
 /// Waiting times since the last exchange, on the packet path.
@@ -51,8 +51,8 @@ impl Sojourn {
     /// are as many as any mode has, so that the mode can change without an allocation.
     pub fn new(params: &Params) -> Self {
         let tins = match params {
-            Params::Cake(cake) if cake.diffserv != Diffserv::BestEffort => MAX_TINS,
-            Params::Cake(_) | Params::Fifo(_) | Params::FqCodel(_) => 1,
+            Params::Cake(_) => MAX_TINS,
+            Params::Fifo(_) | Params::FqCodel(_) => 1,
         };
         Self { tins: (0..tins).filter_map(|_| histogram()).collect() }
     }

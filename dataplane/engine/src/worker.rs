@@ -3,6 +3,7 @@
 //! [`Worker::turn`] takes the time as an argument, so that a test steps the real loop, with real
 //! ports, in virtual time. [`Worker::run`] is the same turn under the real clock.
 
+use crate::change::Change;
 use crate::clock::Clock;
 use crate::counters::Loss;
 use crate::direction::Direction;
@@ -21,6 +22,10 @@ pub struct Worker {
     clock: crate::clock::ClockStats,
     stopping: bool,
     now: Instant,
+    poll: Poll,
+    generation: u64,
+    /// What is being carried out.
+    change: Option<Box<Change>>,
 }
 
 /// What a worker does while there is nothing to do.
@@ -54,6 +59,9 @@ impl Worker {
             clock: crate::clock::ClockStats::default(),
             stopping: false,
             now: Instant::ZERO,
+            poll: Poll::default(),
+            generation: 0,
+            change: None,
         }
     }
 
@@ -67,7 +75,9 @@ impl Worker {
         for direction in &mut self.directions {
             moved += if self.stopping { direction.drain(now) } else { direction.turn(now) };
         }
-        if let Some(command) = self.mailbox.take() {
+        if self.change.is_some() {
+            self.go_on_changing();
+        } else if let Some(command) = self.mailbox.take() {
             self.obey(command);
         }
         self.turns.total += 1;
@@ -78,12 +88,13 @@ impl Worker {
     /// Turns until told to stop, then drains for at most [`DRAIN`], gives up what is left and
     /// returns the worker, with its ports and its counters.
     pub fn run(mut self, mut clock: Clock, poll: Poll) -> Self {
+        self.poll = poll;
         let mut idle = 0;
         while !self.stopping {
             let now = clock.now();
             self.clock = clock.stats();
             idle = if self.turn(now) > 0 { 0 } else { idle + 1 };
-            if poll == Poll::Adaptive && idle > IDLE_TURNS {
+            if self.poll == Poll::Adaptive && idle > IDLE_TURNS {
                 self.nap(now);
             }
         }
@@ -114,6 +125,7 @@ impl Worker {
     /// Writes all statistics into a page. Directions the page has no room for are left out.
     pub fn report(&self, page: &mut Page) {
         page.at = self.now;
+        page.generation = self.generation;
         page.turns = self.turns;
         page.gaps = self.gaps.gaps();
         page.clock = self.clock;
@@ -158,8 +170,48 @@ impl Worker {
                     direction.set_split(split);
                 }
             }
+            Command::Apply(change) => self.apply(change),
             Command::Stop => self.stopping = true,
         }
+    }
+
+    /// Begins with a change. What one direction refuses is changed in none: control has checked all of
+    /// it, so that this is a fault of control's, which is told.
+    fn apply(&mut self, mut change: Box<Change>) {
+        let of = |change: &crate::change::DirectionChange| self.directions.get(change.direction);
+        change.refused = change
+            .directions
+            .iter()
+            .find_map(|change| of(change)?.egress().qdisc().accepts(&change.qdisc).err());
+        if change.refused.is_some() {
+            drop(self.mailbox.done(change));
+            return;
+        }
+        for change in &mut change.directions {
+            match self.directions.get_mut(change.direction) {
+                Some(direction) => direction.begin(self.now, change),
+                None => change.is_done = true,
+            }
+        }
+        self.change = Some(change);
+        self.go_on_changing();
+    }
+
+    #[cold]
+    fn go_on_changing(&mut self) {
+        let Some(mut change) = self.change.take() else { return };
+        for change in &mut change.directions {
+            if let Some(direction) = self.directions.get_mut(change.direction) {
+                direction.go_on_changing(self.now, change);
+            }
+        }
+        if !change.is_done() {
+            self.change = Some(change);
+            return;
+        }
+        (self.generation, self.poll) = (change.generation, change.poll);
+        // As with pages: freed here once, rather than leaked, if control does not fetch them.
+        drop(self.mailbox.done(change));
     }
 
     /// Sleeps until the next packet is due, at most [`NAP`].

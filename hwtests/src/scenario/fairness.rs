@@ -41,6 +41,14 @@ fn cases(rig: &Rig) -> Vec<Case> {
         case("free_fault", "no governor, free CUBIC", Some(weir(Governor::Off))),
         case("free_cure", "governed, free CUBIC", Some(weir(Governor::On))),
         case("eight_cure", "governed, 8 free streams", Some(weir(Governor::On))),
+        Case {
+            name: "ns3",
+            label: "ns-3 FqCoDel + DQL".into(),
+            with: With::Absent(
+                "ns-3 is a library (apt-get install libns3-dev), and no program of it is part of hwtests",
+            ),
+            peer: None,
+        },
     ]
 }
 

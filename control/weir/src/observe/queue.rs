@@ -2,13 +2,12 @@
 
 use crate::report::{FlightReport, QuantilesReport, TxQueueReport};
 use config::model;
-use engine::completion::drivers::choose;
+use engine::completion::drivers::Choice;
 use engine::flight::{Kind, Quantiles, Total};
 use engine::gate::GatePage;
 
 /// The report about the queue that `port` sends by.
-pub fn observe(port: &model::Port, driver: &str, gate: &GatePage, flight: &Total) -> TxQueueReport {
-    let choice = choose(driver);
+pub fn observe(port: &model::Port, choice: &Choice, gate: &GatePage, flight: &Total) -> TxQueueReport {
     let bounds = port.governor.unwrap_or_default();
     let count = |kind| quantiles(flight.of(kind), 1);
     let micros = |kind| quantiles(flight.of(kind), 1_000);
@@ -55,7 +54,7 @@ fn quantiles(of: Quantiles, unit: u64) -> QuantilesReport {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use engine::completion::drivers::choose;
 
     /// The table of drivers in the documentation is what is done.
     #[test]

@@ -1,19 +1,22 @@
 //! Pieces of several segments on their way out: left to the port, or cut here.
 //!
 //! A piece is left to the port if the port cuts such frames and the piece takes no more than twice the
-//! budget at the rate of now. Else it is cut, as far as the out-box has room; what remains waits here,
-//! and nothing overtakes it. There is never more than one piece under way.
+//! budget at the rate of now, and, into a ring that a governor keeps short, no more than a grain
+//! ([`Split::grain`](shaper::gso::Split::grain)). Else it is cut, as far as the out-box has room and the
+//! governor lets it; what remains waits here, and nothing overtakes it. There is never more than one piece
+//! under way.
 //!
 //! What the driver's `tx_prepare` refuses is cut here too, and the port is asked for nothing like it
 //! again.
 
 use crate::counters::{Counters, Loss, Losses, Supers, Tally};
-use crate::frame;
+use crate::frame::{self, Segments};
 use crate::gate::Budget;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy, gathered, head_of, wire_bytes};
 use dpdk::{Burst, Mbuf, MbufError, TxQueue};
-use shaper::gso::{Ids, Plan, Request};
+use shaper::gso::{Ids, Line, Plan, Request};
+use shaper::units::Rate;
 use std::num::NonZeroU16;
 
 /// Decides what becomes of marked packets, and cuts.
@@ -22,6 +25,8 @@ pub(crate) struct LateCut {
     pieces: Pieces,
     offload: Offload,
     policy: Policy,
+    /// What the ring drains at, if a governor keeps it short.
+    ring: Option<Rate>,
     /// The egress port's MTU in bytes.
     mtu: u32,
     cutting: Option<Cutting>,
@@ -71,13 +76,14 @@ impl Room<'_> {
 impl LateCut {
     pub(crate) const fn new(pieces: Pieces, mtu: u16, offload: Offload, policy: Policy) -> Self {
         let held = Burst::new();
-        Self { pieces, offload, policy, mtu: mtu as u32, cutting: None, held, prepared: 0 }
+        Self { pieces, offload, policy, ring: None, mtu: mtu as u32, cutting: None, held, prepared: 0 }
     }
 
     /// What holds for this turn.
     #[inline]
-    pub(crate) fn refresh(&mut self, policy: Policy) {
+    pub(crate) fn refresh(&mut self, policy: Policy, ring: Option<Rate>) {
         self.policy = policy;
+        self.ring = ring;
     }
 
     /// What is left to the port.
@@ -119,17 +125,30 @@ impl LateCut {
         let fits = u32::from(segments.segs) <= u32::from(limits.max_segs.get())
             && packet.pkt_len() <= limits.max_len
             && u32::from(packet.nb_segs()) <= u32::from(self.offload.max_segs.get()) + 1;
-        if does && fits && !split.must_recut(&line, segments.segs, wire_len) {
+        let at_once = self.at_once(&segments);
+        let small = segments.segs <= at_once.get() && !split.must_recut(&line, segments.segs, wire_len);
+        if does && fits && small {
             counters.supers.tso.add(wire_len);
             return Some(packet);
         }
         let per_piece = match does {
-            true => split.segs_per_piece(&line, segments.gso_size, segments.header_len, &limits),
+            true => split.segs_per_piece(&line, segments.gso_size, segments.header_len, &limits).min(at_once),
             false => NonZeroU16::MIN,
         };
         counters.supers.late_cuts += 1;
         self.cut(packet, per_piece, counters);
         None
+    }
+
+    /// Most segments of a piece like this that the ring is given in one frame.
+    #[inline]
+    fn at_once(&self, piece: &Segments) -> NonZeroU16 {
+        if self.ring.is_none() {
+            return NonZeroU16::MAX;
+        }
+        let Policy { split, line, limits } = self.policy;
+        let ring = Line { rate: self.ring, ..line };
+        split.grain(&ring, piece.gso_size, piece.header_len, &limits)
     }
 
     /// Starts to cut a packet.

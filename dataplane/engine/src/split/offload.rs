@@ -26,6 +26,8 @@ pub struct Offload {
     /// Most segments of a frame that it cuts. Its limit is one of buffers; a piece has at most one a
     /// segment, where packets were merged, and one for the headers.
     pub max_segs: NonZeroU16,
+    /// Most buffers of a frame that it does not cut.
+    pub max_buffers: u16,
 }
 
 /// What was found out about a port at start.
@@ -61,6 +63,7 @@ impl Offload {
         udp_checksum: false,
         ipv4_checksum: false,
         max_segs: NonZeroU16::MAX,
+        max_buffers: u16::MAX,
     };
 
     /// Whether it cuts anything.
@@ -165,6 +168,7 @@ impl Verdict {
             udp_checksum: has(TxOffloads::UDP_CKSUM) && passes(Sample::UDP, tx, pool),
             ipv4_checksum: has(TxOffloads::IPV4_CKSUM),
             max_segs: NonZeroU16::new(info.tso_segs.saturating_sub(1)).unwrap_or(NonZeroU16::MIN),
+            max_buffers: info.mtu_segs,
             ..Offload::NONE
         };
         // A driver that passes marks on without saying so can be told to.

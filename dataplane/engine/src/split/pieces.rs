@@ -52,7 +52,7 @@ impl Pieces {
     ///
     /// # Errors
     /// [`MbufError::Exhausted`] if buffers are short. [`MbufError::NoRoom`] if the payload lies in too
-    /// many of them.
+    /// many of them, or in more than the port sends in one frame.
     #[inline]
     pub fn build(
         &mut self,
@@ -70,6 +70,9 @@ impl Pieces {
             self.copy(plan, &cut, frame.is_some(), index, cursor)?
         };
         let Built { mut packet, truesize } = built;
+        if cut.segs == 1 && packet.nb_segs() > port.max_buffers {
+            return Err(MbufError::NoRoom);
+        }
         if let Some(frame) = frame {
             port.mark(&mut packet, &cut, frame);
         }

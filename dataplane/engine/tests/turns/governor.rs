@@ -1,14 +1,16 @@
 //! The governor in the loop: a backlogged discipline before a ring whose consumer is a wire.
 
-use crate::frames::udp;
+use crate::frames::{Tcp, udp};
 use crate::rig::{Plan, Rig, ms};
+use crate::supers::{TSO, feed};
 use dpdk::testing::eal;
 use engine::completion::Amount;
 use engine::completion::source::{From, Source};
 use engine::completion::watch::{AT_ONCE, Contradiction};
 use engine::counters::Loss;
 use engine::flight::{Flight, Kind, Total};
-use engine::gate::GatePage;
+use engine::frame::wire_len;
+use engine::gate::{Gate, GatePage};
 use engine::page::Page;
 use engine::plan::{CompleteOn, GovernorPlan};
 use shaper::rng::{Rng, SplitMix};
@@ -36,7 +38,7 @@ impl Wire {
         while self.idle <= now
             && let Some(frame) = rig.lanes[0].take_one()
         {
-            let len = u64::from(frame.pkt_len());
+            let len = u64::from(wire_len(&frame));
             let start = self.idle.max(Instant::from_nanos(now.as_nanos().saturating_sub(STEP.as_nanos())));
             self.idle = start + Duration::from_nanos(len * 8_000_000_000 / self.bits_per_sec);
             self.sent += len;
@@ -89,6 +91,37 @@ fn the_standing_queue_is_above_the_ring() {
         drop(wire);
         rig.finish();
     }
+}
+
+/// Segmentation is left to the port: the ring is given grains, so that what lies in it exceeds the limit
+/// by one of them at most, and the wire is full.
+#[test]
+fn pieces_for_the_port_to_cut_wait_above_the_ring_too() {
+    let eal = eal();
+    let mut rig = Rig::one(&eal, Plan { offload: TSO, ..governed(GovernorPlan::default()) });
+    let mut wire = Wire::new(1_000_000_000, Duration::from_micros(50));
+    let tcp = Tcp::noise(1, 40 * 1_448, &mut || 1).frame();
+    let (mut start, mut limit, mut in_flight, mut rate) = (0, 0, 0, 0);
+    rig.run(ms(0), ms(3_000), STEP, |rig, now| {
+        while rig.waiting(0) < 40 && rig.lanes[0].inlet.is_empty() {
+            feed(&mut rig.lanes[0], &tcp, 1_448);
+        }
+        let page = rig.worker.directions()[0].gate().map(Gate::report).unwrap();
+        if now >= ms(2_500) {
+            limit = limit.max(page.limit.into());
+            (in_flight, rate) = (page.in_flight.bytes.max(in_flight), page.rate.max(rate));
+        } else {
+            start = wire.sent;
+        }
+        wire.step(rig, now);
+    });
+    let (share, supers) = ((wire.sent - start) as f64 / 62_500_000.0, rig.counters(0).supers);
+    println!("share {share:.4}, {in_flight} bytes in flight, limit {limit}, {supers:?}");
+    assert!(share > 0.99, "{share} of the wire");
+    assert!((limit..=limit + rate / 30_000).contains(&in_flight), "{in_flight}: {limit} and a grain");
+    assert!(supers.tso.packets > 100_000 && supers.late_cuts > 10_000, "{supers:?}");
+    drop(wire);
+    rig.finish();
 }
 
 /// Random bursts, a wire of a changing rate that frees in portions, a ring that takes less than its

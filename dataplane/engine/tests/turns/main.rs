@@ -18,6 +18,7 @@ mod link;
 mod mailbox;
 mod merging;
 mod rate;
+mod reload;
 mod rig;
 mod supers;
 mod transparency;

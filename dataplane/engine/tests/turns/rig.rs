@@ -366,7 +366,7 @@ impl Lane {
         let mut burst = Burst::new();
         self.outlet.dequeue_up_to(&mut burst, 1);
         let mbuf = burst.pop()?;
-        self.taken.add(mbuf.pkt_len());
+        self.taken.add(frame::wire_len(&mbuf));
         Some(mbuf)
     }
 

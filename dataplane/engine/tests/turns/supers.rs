@@ -17,7 +17,8 @@ use shaper::time::Duration;
 
 const MSS: usize = 1448;
 
-const TSO: Offload = Offload { tso_v4: true, tso_v6: true, ..Offload::NONE };
+/// A port that cuts TCP.
+pub const TSO: Offload = Offload { tso_v4: true, tso_v6: true, ..Offload::NONE };
 
 /// The packet as a port with LRO delivers it.
 fn marked(mut packet: Mbuf, mss: usize) -> Mbuf {
@@ -26,7 +27,8 @@ fn marked(mut packet: Mbuf, mss: usize) -> Mbuf {
     packet
 }
 
-fn feed(lane: &mut Lane, frame: &[u8], mss: usize) {
+/// Lets a super-packet arrive that is marked with its segment size.
+pub fn feed(lane: &mut Lane, frame: &[u8], mss: usize) {
     let packet = Mbuf::from_bytes(&lane.pool, frame).unwrap();
     assert!(lane.feed_mbuf(marked(packet, mss)));
 }
@@ -244,6 +246,24 @@ fn pieces_that_wait_are_cut_again_when_the_setting_changes() {
         let counters = rig.counters(0);
         assert_eq!((counters.supers.late_cuts, counters.supers.tso.packets > 0), (4, true));
         assert!(counters.short_bursts > 0, "the driver took a part");
+        rig.finish();
+    }
+}
+
+/// A piece is sent from the buffers that its payload lies in, of which a port takes so many.
+#[test]
+fn a_segment_in_too_many_buffers_for_the_port_is_lost_by_name() {
+    let eal = eal();
+    for (part, lost) in [(1_000, 0), (400, 4)] {
+        let offload = Offload { max_buffers: 4, ..Offload::NONE };
+        let mut rig = Rig::one(&eal, Plan { offload, ..Plan::default() });
+        let frame = Tcp::noise(1, 4 * MSS, &mut || 1).frame();
+        let parts: Vec<&[u8]> = frame.chunks(part).collect();
+        let packet = marked(rig.lanes[0].chain(&parts), MSS);
+        assert!(rig.lanes[0].feed_mbuf(packet));
+        rig.settle(ms(1));
+        assert_eq!(rig.lost(0, Loss::Segments), lost);
+        assert_eq!(rig.counters(0).sent.packets, 4 - lost);
         rig.finish();
     }
 }

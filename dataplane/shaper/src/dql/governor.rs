@@ -144,6 +144,15 @@ impl<C: Conformance> Governor<C> {
         self.link_up(now);
     }
 
+    /// Other bounds from now on; what was learned stays.
+    pub fn set_bounds(&mut self, min_limit: u32, max_limit: u32, hold_time: Duration) {
+        (self.params.min_limit, self.params.max_limit) = (min_limit, max_limit);
+        self.params.hold_time = hold_time;
+        self.dql.set_max_limit(max_limit);
+        self.dql.set_min_limit(min_limit);
+        self.dql.set_hold_time(ticks(Instant::ZERO + half(hold_time)));
+    }
+
     /// Bytes that may be in flight.
     #[inline]
     pub fn limit(&self) -> u32 {

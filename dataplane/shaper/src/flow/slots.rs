@@ -215,6 +215,20 @@ impl<P> Slots<P> {
         }
     }
 
+    /// Moves the head of `from` to the tail of `to`. It keeps its slot.
+    pub fn shift(&mut self, from: &mut Queue, to: &mut Queue) {
+        let index = from.head;
+        let Some(slot) = self.slots.get_mut(index as usize) else { return };
+        from.head = core::mem::replace(&mut slot.next, NIL);
+        self.splice(to, Queue { head: index, tail: index });
+    }
+
+    /// The packet at the head of `queue`, and what is known of it.
+    pub fn peek(&self, queue: &Queue) -> Option<(&P, &Waiting)> {
+        let slot = self.slots.get(queue.head as usize)?;
+        slot.packet.as_ref().map(|packet| (packet, &slot.waiting))
+    }
+
     /// What waits in `queue`, from its head on.
     pub fn iter(&self, queue: &Queue) -> impl Iterator<Item = &Waiting> {
         let mut at = queue.head;

@@ -207,11 +207,8 @@ impl<'a> Plan<'a> {
     /// Piece `index`, counted from 0; none behind the last.
     #[inline]
     pub fn cut(&self, index: u16) -> Option<Cut> {
-        if index >= self.pieces() {
-            return None;
-        }
         let (header_len, size) = (u32::from(self.headers.len), u32::from(self.gso_size));
-        let first = index * self.per_piece;
+        let first = index.checked_mul(self.per_piece).filter(|first| *first < self.segs)?;
         let segs = (self.segs - first).min(self.per_piece);
         let start = header_len + u32::from(first) * size;
         let end = (start + u32::from(segs) * size).min(self.headers.end);

@@ -75,6 +75,20 @@ pub enum ParamError {
     OtherDiscipline,
 }
 
+impl Params {
+    /// Whether a discipline that runs with the parameters `old` can take these.
+    ///
+    /// # Errors
+    /// A parameter out of range or not changeable.
+    pub fn replaces(&self, old: &Self) -> Result<(), ParamError> {
+        match (old, self) {
+            (Self::Fifo(_), Self::Fifo(_)) | (Self::Cake(_), Self::Cake(_)) => Ok(()),
+            (Self::FqCodel(old), Self::FqCodel(new)) => new.replaces(old),
+            _ => Err(ParamError::OtherDiscipline),
+        }
+    }
+}
+
 impl<P> Qdisc<P> {
     /// A discipline with room for `slots` packets; the only allocation.
     ///
@@ -172,6 +186,70 @@ impl<P> Qdisc<P> {
                 Ok(())
             }
             _ => Err(ParamError::OtherDiscipline),
+        }
+    }
+
+    /// Whether [`Qdisc::change`] or [`Qdisc::begin`] would take these parameters.
+    ///
+    /// # Errors
+    /// A parameter out of range or not changeable.
+    pub fn accepts(&self, params: &Params) -> Result<(), ParamError> {
+        match (self, params) {
+            (Self::Fifo(_), Params::Fifo(_)) | (Self::Cake(_), Params::Cake(_)) => Ok(()),
+            (Self::FqCodel(own), Params::FqCodel(params)) => params.replaces(own.params()),
+            _ => Err(ParamError::OtherDiscipline),
+        }
+    }
+
+    /// Sets new parameters while packets wait, without allocating or freeing: see
+    /// [`cake::Cake::begin`]. What must go because a limit is lower now goes at once.
+    ///
+    /// # Errors
+    /// A parameter out of range or not changeable; then nothing was changed.
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        params: &Params,
+        tables: &mut cake::Tables,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Result<(), ParamError> {
+        match (self, params) {
+            (Self::Cake(cake), Params::Cake(params)) => {
+                cake.begin(now, params, tables);
+                Ok(())
+            }
+            (own, params) => own.change(now, params, doomed),
+        }
+    }
+
+    /// Moves at most `most` packets that wait where they do not belong since a change: see
+    /// [`cake::Cake::proceed`].
+    pub fn proceed<'a>(
+        &mut self,
+        now: Instant,
+        most: usize,
+        read: &mut impl FnMut(&P) -> Arrival<'a>,
+    ) -> usize {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => 0,
+            Self::Cake(cake) => cake.proceed(now, most, read),
+        }
+    }
+
+    /// Whether packets wait where they do not belong since a change.
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => false,
+            Self::Cake(cake) => cake.is_moving(),
+        }
+    }
+
+    /// Hands what a change has replaced to `tables`, once all has moved; `false` before.
+    pub fn finish(&mut self, tables: &mut cake::Tables) -> bool {
+        match self {
+            Self::Fifo(_) | Self::FqCodel(_) => true,
+            Self::Cake(cake) => cake.finish(tables),
         }
     }
 

@@ -69,6 +69,11 @@ impl Limiter {
         Rate::from_bits_per_sec(self.rate)
     }
 
+    /// The time that is made up at most.
+    pub const fn catch_up(&self) -> Duration {
+        self.catch_up
+    }
+
     /// The counters since creation.
     pub const fn stats(&self) -> &Stats {
         &self.stats

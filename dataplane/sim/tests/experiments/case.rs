@@ -89,7 +89,7 @@ pub fn weir(card: nic::Config, qdisc: qdisc::Params) -> Setup {
         card,
         qdisc,
         split: Split::AUTO,
-        cutter: Cutter::CardByRoom,
+        cutter: Cutter::CardByGrain,
         limit: Limit::Governed,
         release: Release::Completion,
     }

@@ -19,7 +19,7 @@ use hwtests::progress::Progress;
 use hwtests::report::{Better, Figure, Report};
 use hwtests::stats::{median, spread};
 
-use crate::sources::{Source, sources};
+use crate::sources::{Source, Value, sources};
 
 /// Measures the whole packet path beside dpdk-testpmd on the same devices, and its parts.
 #[derive(Debug, Parser)]
@@ -49,6 +49,12 @@ struct Row {
     values: Vec<f64>,
 }
 
+impl Row {
+    fn better(&self) -> Better {
+        if self.unit == "Mpps" || self.name == MERGED { Better::Higher } else { Better::Lower }
+    }
+}
+
 fn main() -> ExitCode {
     exit_code("bench", bench(&Args::parse()))
 }
@@ -76,12 +82,17 @@ fn measure(sources: &[Source], args: &Args, interrupt: &Interrupt) -> Result<Vec
     let mut rows: Vec<Row> = Vec::new();
     for turn in 1..=args.repeats {
         for source in sources {
+            if turn > 1 && source.is_exact() {
+                continue;
+            }
             progress.stage(&format!("turn {turn}/{}: {}", args.repeats, source.name()));
             let measured = source.measure(args.seconds, interrupt);
-            for (name, value) in measured.with_context(|| format!("cannot measure {}", source.name()))? {
+            for Value { name, value, unit } in
+                measured.with_context(|| format!("cannot measure {}", source.name()))?
+            {
                 match rows.iter_mut().find(|row| row.name == name) {
                     Some(row) => row.values.push(value),
-                    None => rows.push(Row { name, unit: source.unit(), values: vec![value] }),
+                    None => rows.push(Row { name, unit, values: vec![value] }),
                 }
             }
         }
@@ -90,17 +101,19 @@ fn measure(sources: &[Source], args: &Args, interrupt: &Interrupt) -> Result<Vec
 }
 
 fn figures(rows: &[Row]) -> Vec<Figure> {
-    let peer = rows.iter().find(|row| row.name == PATH_PEER).map(|row| median(&row.values));
+    let value = |name: &str| rows.iter().find(|row| row.name == name).map(|row| median(&row.values));
     let figure = |row: &Row| {
-        let better = if row.unit == "Mpps" { Better::Higher } else { Better::Lower };
-        let figure =
-            Figure::new(&row.name, median(&row.values), row.unit, better).spread(spread(&row.values));
-        let bar = BARS.iter().find(|(name, _)| *name == row.name);
-        let figure = bar.map_or(figure.clone(), |&(_, bar)| figure.bar(bar));
-        match peer {
-            Some(peer) if PATHS.contains(&row.name.as_str()) => figure.peer(PATH_PEER, peer),
-            _ => figure,
+        let mut figure =
+            Figure::new(&row.name, median(&row.values), row.unit, row.better()).spread(spread(&row.values));
+        if let Some(&(_, bar)) = BARS.iter().find(|(name, _)| *name == row.name) {
+            figure = figure.bar(bar);
         }
+        if let Some((_, name)) = PEERS.iter().find(|(name, _)| *name == row.name)
+            && let Some(peer) = value(name)
+        {
+            figure = figure.peer(*name, peer);
+        }
+        figure
     };
     rows.iter().map(figure).collect()
 }
@@ -135,20 +148,38 @@ fn table(report: &Report, sources: &[Source], args: &Args) -> String {
     }
     text.push_str("\nMeasured by, in turn:\n");
     for source in sources {
-        let _ = writeln!(text, "{:<28}{}", source.name(), source.typed(args.seconds));
+        let _ = writeln!(text, "{:<40}{}", source.name(), source.typed(args.seconds));
     }
     let _ = writeln!(text, "\n{}/result.json", args.out.display());
     text
 }
 
-/// null → parse + hash + discipline → null on one lcore, and their peer on the same devices.
-const PATHS: [&str; 2] = ["bench.null.weir_fq_codel", "bench.null.weir_cake"];
-const PATH_PEER: &str = "bench.null.testpmd_macfwd";
-/// Mpps, ns and percent. Those of cake, cold and overload lie below what Linux's code takes in user space on such a
-/// machine: 43 ns besteffort, 156 ns diffserv4, 596 and 207 ns cold, 2066 ns ACK filter, 143 and 683 ns overload.
-const BARS: [(&str, f64); 15] = [
-    (PATHS[0], 8.0),
-    (PATHS[1], 6.0),
+/// null → parse + hash + discipline → null on one lcore.
+const FQ_CODEL: &str = "bench.null.weir_fq_codel";
+const CAKE: &str = "bench.null.weir_cake";
+const TESTPMD: &str = "bench.null.testpmd_macfwd";
+/// DPDK's own splitter: IPv4 only, no checksum.
+const RTE_GSO: &str = "bench.split.cut_ipv4_rte_gso_no_checksum";
+/// Share of the packets of a burst in order that went into another.
+const MERGED: &str = "bench.split.merged_ipv4_of_one_burst_in_order";
+/// What stands beside what, measured in the same run.
+const PEERS: [(&str, &str); 9] = [
+    (FQ_CODEL, TESTPMD),
+    (CAKE, TESTPMD),
+    ("bench.null.weir_fq_codel_gate_submit", FQ_CODEL),
+    ("bench.null.weir_cake_gate_submit", CAKE),
+    ("bench.split.cut_ipv4_refer", RTE_GSO),
+    ("bench.split.cut_ipv6_refer", RTE_GSO),
+    ("bench.split.cut_ipv4_copy", RTE_GSO),
+    ("bench.split.cut_ipv6_copy", RTE_GSO),
+    ("bench.split.free_ipv4_refer", "bench.split.free_ipv4_rte_gso"),
+];
+/// Mpps, ns, instructions and percent. Those of cake, cold and overload lie below what Linux's code takes in user
+/// space on such a machine: 43 ns besteffort, 156 ns diffserv4, 596 and 207 ns cold, 2066 ns ACK filter, 143 and
+/// 683 ns overload.
+const BARS: [(&str, f64); 28] = [
+    (FQ_CODEL, 8.0),
+    (CAKE, 6.0),
     ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0),
     ("bench.fq_codel.1000_flows_65536_descriptors_4000_queued", 120.0),
     ("bench.fq_codel.64_flows_overload_2_enqueues_1_drop_1_dequeue", 90.0),
@@ -162,4 +193,17 @@ const BARS: [(&str, f64); 15] = [
     ("bench.live_rate_off.100mbit", 0.2),
     ("bench.live_rate_off.1gbit", 0.2),
     ("bench.live_rate_off.10gbit", 0.2),
+    ("bench.split.cut_ipv4_refer", 60.0),
+    ("bench.split.cut_ipv6_refer", 60.0),
+    ("bench.split.cut_ipv4_copy", 110.0),
+    ("bench.split.cut_ipv6_copy", 110.0),
+    ("bench.split.checksum_ipv4_refer", 70.0),
+    ("bench.split.checksum_ipv6_refer", 70.0),
+    ("bench.split.checksum_ipv4_copy", 70.0),
+    ("bench.split.checksum_ipv6_copy", 70.0),
+    ("bench.split.merge_ipv4_checked_by_the_port", 35.0),
+    ("bench.split.merge_ipv6_checked_by_the_port", 35.0),
+    (MERGED, 90.0),
+    ("bench.governor.held_references_instructions", 40.0),
+    ("bench.governor.descriptor_status_instructions", 15.0),
 ];

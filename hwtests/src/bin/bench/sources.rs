@@ -15,45 +15,84 @@ use serde::Deserialize;
 pub(crate) enum Source {
     /// `dpdk-testpmd` forwarding between two net_null ports on one lcore: Mpps of both ports together.
     Testpmd { name: &'static str },
-    /// A program that takes `--qdisc` and prints `{"mpps": N, …}` as its last line.
-    Mpps { name: &'static str, program: PathBuf, qdisc: &'static str },
-    /// A program that prints rows of a name, two blanks or more, and a value; `name` goes before each.
-    Rows { name: &'static str, program: PathBuf, unit: &'static str },
+    /// A program that prints `{"mpps": N, …}` as its last line, and takes `--seconds` beside its arguments.
+    Mpps { name: &'static str, program: PathBuf, args: &'static [&'static str] },
+    /// A program that prints rows of a name, two blanks or more, and a value, maybe with its unit; `name` goes
+    /// before each.
+    Rows { name: &'static str, program: PathBuf, args: &'static [&'static str], unit: &'static str },
+    /// A program that takes a case and a number of packets, under callgrind: what each case takes more than the
+    /// first, per packet.
+    Instructions { name: &'static str, program: PathBuf, without: &'static str, cases: &'static [Case] },
+}
+
+/// A case of [`Source::Instructions`]: the argument, and the name of its row.
+type Case = (&'static str, &'static str);
+
+/// What was measured.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Value {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
 }
 
 /// All sources, those to compare with each other side by side; programs lie in `folder`.
 pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     let example = |name: &str| folder.join("examples").join(name);
+    let null_path = |name, args| Source::Mpps { name, program: example("null_path"), args };
+    let rows = |name, program, unit| Source::Rows { name, program: example(program), args: &[], unit };
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
-        Source::Mpps { name: "bench.null.weir_fq_codel", program: example("null_path"), qdisc: "fq_codel" },
-        Source::Mpps { name: "bench.null.weir_cake", program: example("null_path"), qdisc: "cake" },
-        Source::Rows { name: "bench.live_rate_off", program: example("live_rate"), unit: "%" },
-        Source::Rows { name: "bench.fq_codel", program: example("fq_codel_bench"), unit: "ns" },
-        Source::Rows { name: "bench.cake", program: example("cake_bench"), unit: "ns" },
-        Source::Rows { name: "bench.dissect", program: example("dissect_bench"), unit: "ns" },
+        null_path("bench.null.weir_fq_codel", &["--qdisc", "fq_codel"]),
+        null_path("bench.null.weir_fq_codel_gate_submit", &["--qdisc", "fq_codel", "--gate", "submit"]),
+        null_path("bench.null.weir_cake", &["--qdisc", "cake"]),
+        null_path("bench.null.weir_cake_gate_submit", &["--qdisc", "cake", "--gate", "submit"]),
+        rows("bench.live_rate_off", "live_rate", "%"),
+        rows("bench.fq_codel", "fq_codel_bench", "ns"),
+        rows("bench.cake", "cake_bench", "ns"),
+        rows("bench.dissect", "dissect_bench", "ns"),
+        rows("bench.split", "split_bench", "ns"),
+        Source::Rows {
+            name: "bench.governor",
+            program: example("gate_instructions"),
+            args: &["times"],
+            unit: "ns",
+        },
+        Source::Instructions {
+            name: "bench.governor",
+            program: example("gate_instructions"),
+            without: "gate_none",
+            cases: &[
+                ("gate_held", "held_references_instructions"),
+                ("gate_status", "descriptor_status_instructions"),
+            ],
+        },
     ]
 }
 
 impl Source {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Testpmd { name } | Self::Mpps { name, .. } | Self::Rows { name, .. } => name,
+            Self::Testpmd { name }
+            | Self::Mpps { name, .. }
+            | Self::Rows { name, .. }
+            | Self::Instructions { name, .. } => name,
         }
     }
 
-    pub(crate) fn unit(&self) -> &'static str {
-        match self {
-            Self::Testpmd { .. } | Self::Mpps { .. } => "Mpps",
-            Self::Rows { unit, .. } => unit,
-        }
+    /// Whether it says the same whatever else the machine does.
+    pub(crate) fn is_exact(&self) -> bool {
+        matches!(self, Self::Instructions { .. })
     }
 
     /// An error that says what to install or build.
     pub(crate) fn require(&self) -> Result<()> {
         match self {
             Self::Testpmd { .. } => require(&[("dpdk-testpmd", "dpdk"), ("stdbuf", "coreutils")]),
-            Self::Mpps { program, .. } | Self::Rows { program, .. } => {
+            Self::Mpps { program, .. } | Self::Rows { program, .. } | Self::Instructions { program, .. } => {
+                if self.is_exact() {
+                    require(&[("valgrind", "valgrind")])?;
+                }
                 let remedy = "build it: cargo build --release --workspace --bins --examples";
                 ensure!(program.is_file(), "no {}; {remedy}", program.display());
                 Ok(())
@@ -72,32 +111,62 @@ impl Source {
                 let devices = ["net_null0,size=64", "net_null1,size=64"];
                 testpmd(poll_cpu(), devices, "--forward-mode=mac --no-flush-rx --stats-period=1")
             }
-            Self::Mpps { program, qdisc, .. } => {
+            Self::Mpps { program, args, .. } => {
                 let mut run = command(program);
-                run.args(["--qdisc", qdisc, "--seconds", &seconds.to_string()]);
+                run.args(*args).args(["--seconds", &seconds.to_string()]);
                 run
             }
-            Self::Rows { program, .. } => command(program),
+            Self::Rows { program, args, .. } => {
+                let mut run = command(program);
+                run.args(*args);
+                run
+            }
+            Self::Instructions { program, without, .. } => callgrind(program, without, MANY),
         }
     }
 
-    /// Runs it once; pairs of name and value.
-    pub(crate) fn measure(&self, seconds: u32, interrupt: &Interrupt) -> Result<Vec<(String, f64)>> {
+    /// Runs it once.
+    pub(crate) fn measure(&self, seconds: u32, interrupt: &Interrupt) -> Result<Vec<Value>> {
         let run = self.command(seconds);
+        let mpps = |name: &str, value| vec![Value { name: name.to_owned(), value, unit: "Mpps" }];
         match self {
-            Self::Testpmd { name } => Ok(vec![((*name).to_owned(), macfwd(run, seconds, interrupt)?)]),
+            Self::Testpmd { name } => Ok(mpps(name, macfwd(run, seconds, interrupt)?)),
             Self::Mpps { name, .. } => {
                 let lines = lines(run, Duration::from_secs(seconds.into()) + PATIENCE, interrupt)?;
-                Ok(vec![((*name).to_owned(), parse_mpps(&lines)?)])
+                Ok(mpps(name, parse_mpps(&lines)?))
             }
-            Self::Rows { name, .. } => {
+            Self::Rows { name, unit, .. } => {
                 let lines = lines(run, PATIENCE, interrupt)?;
-                let rows: Vec<_> = lines.iter().filter_map(|line| parse_row(line)).collect();
+                let rows: Vec<_> = lines.iter().filter_map(|line| parse_row(line, name, unit)).collect();
                 ensure!(!rows.is_empty(), "it printed no row: {}", lines.join("\n"));
-                Ok(rows.into_iter().map(|(row, value)| (format!("{name}.{}", slug(row)), value)).collect())
+                Ok(rows)
+            }
+            Self::Instructions { name, program, without, cases } => {
+                let without = per_packet(program, without, interrupt)?;
+                let more = |(case, row): &Case| {
+                    let value = per_packet(program, case, interrupt)? - without;
+                    Ok(Value { name: format!("{name}.{row}"), value, unit: "instructions" })
+                };
+                cases.iter().map(more).collect()
             }
         }
     }
+}
+
+/// Instructions that a packet takes: the difference of a long run and a short one, so that the start does not count.
+fn per_packet(program: &Path, case: &str, interrupt: &Interrupt) -> Result<f64> {
+    let count = |packets| {
+        let lines = lines(callgrind(program, case, packets), PATIENCE, interrupt)?;
+        parse_collected(&lines).with_context(|| format!("callgrind counted nothing: {}", lines.join("\n")))
+    };
+    Ok((count(MANY)? - count(FEW)?) / f64::from(MANY - FEW))
+}
+
+fn callgrind(program: &Path, case: &str, packets: u32) -> Command {
+    let mut run = command(Path::new("valgrind"));
+    run.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+    run.args([case, &packets.to_string()]);
+    run
 }
 
 /// Runs a program to its end and returns its lines.
@@ -147,11 +216,18 @@ fn parse_mpps(lines: &[String]) -> Result<f64> {
     Ok(printed.mpps)
 }
 
-/// Reads `NAME      median   12.3 ns  least   11.0 ns` and `NAME      12.3     11.0`.
-fn parse_row(line: &str) -> Option<(&str, f64)> {
+/// Reads `==7== Collected : 123456` of callgrind.
+fn parse_collected(lines: &[String]) -> Option<f64> {
+    lines.iter().find(|line| line.contains("Collected"))?.split_whitespace().last()?.parse().ok()
+}
+
+/// Reads `NAME      median   12.3 ns  least   11.0 ns`, `NAME      12.3     11.0` and `NAME      96.9 %`.
+fn parse_row(line: &str, source: &str, unit: &'static str) -> Option<Value> {
     let (name, rest) = line.split_once("  ")?;
-    let median = rest.split_whitespace().find(|word| *word != "median")?.parse().ok()?;
-    (!name.is_empty()).then_some((name, median))
+    let mut words = rest.split_whitespace().filter(|word| *word != "median");
+    let value = words.next()?.parse().ok()?;
+    let unit = if words.next() == Some("%") { "%" } else { unit };
+    (!name.is_empty()).then(|| Value { name: format!("{source}.{}", slug(name)), value, unit })
 }
 
 /// Lower-case letters and digits with single underscores between.
@@ -161,6 +237,9 @@ fn slug(name: &str) -> String {
 }
 
 const PORTS: u32 = 2;
+/// Packets of a run under callgrind; as `.ci/instructions` counts.
+const FEW: u32 = 20_000;
+const MANY: u32 = 120_000;
 /// A micro-benchmark takes some 10 s alone; a busy machine several times that.
 const PATIENCE: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(10);
@@ -172,12 +251,14 @@ mod tests {
     #[test]
     fn rows_of_both_kinds_are_read() {
         let row = "64 flows, hash ready: enqueue + dequeue              median   21.5 ns  least   20.0 ns";
-        assert_eq!(parse_row(row), Some(("64 flows, hash ready: enqueue + dequeue", 21.5)));
-        assert_eq!(slug(parse_row(row).unwrap().0), "64_flows_hash_ready_enqueue_dequeue");
-        assert_eq!(parse_row("empty call                      1.2      1.1"), Some(("empty call", 1.2)));
-        assert_eq!(parse_row("ns/packet                    median      min"), None);
-        assert_eq!(parse_row("                   sent 5 dropped 0 queued 1, 2 new flows"), None);
-        assert_eq!(parse_row(""), None);
+        let value = |name: &str, value, unit| Some(Value { name: name.into(), value, unit });
+        let parse = |row| parse_row(row, "a", "ns");
+        assert_eq!(parse(row), value("a.64_flows_hash_ready_enqueue_dequeue", 21.5, "ns"));
+        assert_eq!(parse("empty call                      1.2      1.1"), value("a.empty_call", 1.2, "ns"));
+        assert_eq!(parse("merged of one burst   96.9 %"), value("a.merged_of_one_burst", 96.9, "%"));
+        assert_eq!(parse("ns/packet                    median      min"), None);
+        assert_eq!(parse("                   sent 5 dropped 0 queued 1, 2 new flows"), None);
+        assert_eq!(parse(""), None);
     }
 
     #[test]
@@ -188,5 +269,7 @@ mod tests {
         assert_eq!(parse_mpps(&lines("EAL: chatter\n{\"mpps\": 9.5, \"flows\": 64}")).unwrap(), 9.5);
         assert!(parse_mpps(&lines("{\"kpps\": 1}")).unwrap_err().to_string().contains("kpps"));
         assert!(parse_mpps(&[]).is_err());
+        assert_eq!(parse_collected(&lines("==7== Events    : Ir\n==7== Collected : 5120")), Some(5120.0));
+        assert_eq!(parse_collected(&lines("==7== Events    : Ir")), None);
     }
 }

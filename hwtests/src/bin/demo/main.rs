@@ -103,8 +103,11 @@ fn demo(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// The repeats of each case through a link, and of each case before the modelled NIC.
+type Measured = (Vec<Vec<Run>>, Vec<Vec<Seen>>);
+
 /// All runs of each case of [`CASES`] and of [`NIC_CASES`], as far as asked for.
-fn measure(plan: &Plan, args: &Args, interrupt: &Interrupt) -> Result<(Vec<Vec<Run>>, Vec<Vec<Seen>>)> {
+fn measure(plan: &Plan, args: &Args, interrupt: &Interrupt) -> Result<Measured> {
     let mut progress = Progress::new();
     let cases = if args.part == Part::Nic { &[][..] } else { &CASES };
     let nic_cases = if args.part == Part::Link { &[][..] } else { &NIC_CASES };

@@ -1,15 +1,20 @@
 //! What happens to tins, clocks and waiting packets when parameters change.
+//!
+//! [`Cake::change`] does all of it in one call. [`Cake::begin`] leaves the packets that wait to
+//! `moving`, some at a time.
 
 use super::ack_filter::Acks;
+use super::moving::{Old, Tables};
 use super::overflow::{Backlogs, QueueId};
 use super::rate::{ByteTime, LOWEST_RATE};
 use super::tin::{Settings, Tin};
-use super::{Cake, MAX_TINS, Params, QUEUES, Shared};
+use super::{AckFilter, Cake, Diffserv, MAX_TINS, Params, QUEUES, Shared};
 use crate::conformance::{Conformance, Weir};
 use crate::packet::DropReason;
 use crate::rng::Rng;
 use crate::time::Instant;
 use crate::units::Rate;
+use alloc::boxed::Box;
 
 impl<P, C: Conformance> Cake<P, C> {
     /// Sets new parameters while packets wait; none of them is lost, and the order inside a flow
@@ -20,22 +25,44 @@ impl<P, C: Conformance> Cake<P, C> {
     /// start as sparse. A changed flow mode hashes packets that arrive from now on; what waits stays
     /// with the queue it is in, and a flow that has another hash now may overtake it.
     pub fn change(&mut self, now: Instant, params: &Params, doomed: &mut impl FnMut(P, DropReason)) {
+        let mut tables = Tables::between(&self.shared.params, params, false, self.shared.slots.capacity());
+        self.set(now, params, &mut tables);
+        if let Some(old) = self.old.take() {
+            self.rehome_all(old);
+        }
+        self.reconfigure(now, doomed);
+    }
+
+    /// Sets new parameters while packets wait, without allocating or freeing: `tables` has what
+    /// [`Tables::between`] has made for this change, and takes what is not needed any more. Packets
+    /// that wait and have another place now are left to [`Cake::proceed`].
+    ///
+    /// An earlier change must have been carried out: [`Cake::is_moving`].
+    pub fn begin(&mut self, now: Instant, params: &Params, tables: &mut Tables<C>) {
+        self.set(now, params, tables);
+        self.configure(now);
+    }
+
+    /// All of a change but rates and packets.
+    fn set(&mut self, now: Instant, params: &Params, tables: &mut Tables<C>) {
         self.shared.spend_wakeup(now);
         let old = core::mem::replace(&mut self.shared.params, *params);
         let counted_from = |params: &Params| (params.overhead.bytes, params.overhead.ip_length);
         if counted_from(&old) != counted_from(params) {
             self.restart_length_stats();
         }
-        self.shared.provide_acks();
+        self.shared.exchange_acks(tables);
         let is_other_rate = old.bandwidth != params.bandwidth;
         let is_switched_on = params.autorate_ingress && !old.autorate_ingress;
         if !C::CAKE_AUTORATE_STALE && (is_other_rate || is_switched_on) {
             self.shared.autorate.start(now, params.bytes_per_sec());
         }
-        if old.diffserv != params.diffserv || old.flow_mode != params.flow_mode {
-            self.set_modes(&old);
+        if C::CAKE_CHANGE_IN_PLACE && (old.diffserv != params.diffserv || old.flow_mode != params.flow_mode) {
+            self.shared.mode = params.diffserv.mode();
+            self.tins.iter_mut().for_each(|tin| tin.set_mode(params.flow_mode));
+        } else if let Some((tins, backlogs)) = tables.tins.take() {
+            self.replace_tins(old.diffserv, tins, backlogs);
         }
-        self.reconfigure(now, doomed);
     }
 
     /// Forgets the shortest and longest lengths, as tc does whenever an overhead is given, be it
@@ -99,24 +126,24 @@ impl<P, C: Conformance> Cake<P, C> {
         }
     }
 
-    fn set_modes(&mut self, old: &Params) {
+    /// New tins take over; the old ones are kept until they are empty.
+    fn replace_tins(&mut self, diffserv: Diffserv, tins: Box<[Tin<C>]>, backlogs: Backlogs<C>) {
+        let tins = core::mem::replace(&mut self.tins, tins);
+        let backlogs = core::mem::replace(&mut self.shared.backlogs, backlogs);
         self.shared.mode = self.shared.params.diffserv.mode();
-        if C::CAKE_CHANGE_IN_PLACE {
-            self.tins.iter_mut().for_each(|tin| tin.set_mode(self.shared.params.flow_mode));
-            return;
-        }
-        let fresh = (0..self.shared.mode.tins).map(|_| Tin::new(self.shared.params.flow_mode)).collect();
-        let mut tins = core::mem::replace(&mut self.tins, fresh);
-        let backlogs = core::mem::replace(&mut self.shared.backlogs, Backlogs::new(self.shared.mode.tins));
-        self.shared.acks = self.shared.acks.take().map(|_| Acks::new(self.shared.slots.capacity()));
         self.shared.turn = 0;
         for (tin, old) in self.tins.iter_mut().zip(&tins) {
             tin.inherit(old);
         }
-        for (number, tin) in tins.iter_mut().enumerate() {
-            let stays_in = (old.diffserv == self.shared.params.diffserv).then_some(number);
+        self.old = Some(Old::new(tins, backlogs, diffserv));
+    }
+
+    fn rehome_all(&mut self, mut old: Old<C>) {
+        let stays = old.diffserv == self.shared.params.diffserv;
+        for (number, tin) in old.tins.iter_mut().enumerate() {
             for queue in 0..QUEUES {
-                self.rehome(tin, queue, stays_in, backlogs.get(QueueId::new(number, queue)));
+                let bytes = old.backlogs.get(QueueId::new(number, queue));
+                self.rehome(tin, queue, stays.then_some(number), bytes);
             }
         }
     }
@@ -141,11 +168,16 @@ impl<P, C: Conformance> Cake<P, C> {
 impl<P, C: Conformance> Shared<P, C> {
     /// Records for the ACK filter, where it is on or a later change can look back at what came before.
     pub(super) fn provide_acks(&mut self) {
-        let is_on = self.params.ack_filter != super::AckFilter::Off;
-        if !is_on && !C::CAKE_CHANGE_IN_PLACE {
-            self.acks = None;
-        } else if self.acks.is_none() {
+        if self.params.ack_filter != AckFilter::Off || C::CAKE_CHANGE_IN_PLACE {
             self.acks = Some(Acks::new(self.slots.capacity()));
+        }
+    }
+
+    /// The same at a change. Records of queues that go away are of no use.
+    fn exchange_acks(&mut self, tables: &mut Tables<C>) {
+        let is_off = self.params.ack_filter == AckFilter::Off && !C::CAKE_CHANGE_IN_PLACE;
+        if is_off || tables.acks.is_some() {
+            core::mem::swap(&mut self.acks, &mut tables.acks);
         }
     }
 
@@ -179,7 +211,7 @@ impl Params {
 }
 
 /// The middle of all chances: a change has no need of randomness.
-struct Even;
+pub(super) struct Even;
 
 impl Rng for Even {
     fn next_u16(&mut self) -> u16 {

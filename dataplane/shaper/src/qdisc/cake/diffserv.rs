@@ -1,6 +1,8 @@
 //! Tins: how many, with what share of the bandwidth, and which DSCP goes where: tc-cake(8).
 
-use super::params::Diffserv;
+use super::MAX_TINS;
+use super::params::{Diffserv, Params};
+use crate::packet::Arrival;
 
 /// A mode's tins.
 #[derive(Debug)]
@@ -43,6 +45,27 @@ impl Mode {
     #[inline]
     pub(super) fn nth(&self, nth: u32) -> Option<u8> {
         self.order.get((nth as usize).wrapping_sub(1)).copied()
+    }
+
+    /// The tin of an arrival by mark, by class, by DSCP: the first that says something.
+    #[inline]
+    pub(super) fn tin_of(&self, params: &Params, arrival: &Arrival<'_>) -> usize {
+        if self.tins == 1 {
+            return 0;
+        }
+        let fwmark = params.fwmark;
+        let mark = (arrival.mark & fwmark).checked_shr(fwmark.trailing_zeros()).unwrap_or(0);
+        let by_class = || {
+            let is_own = params.handle.map(u32::from) == Some(arrival.priority >> 16);
+            if is_own { self.nth(arrival.priority & 0xffff) } else { None }
+        };
+        let dscp = match arrival.dscp {
+            Some(dscp) => dscp,
+            None if arrival.is_arp => ARP_DSCP,
+            None => arrival.ds.dscp(),
+        };
+        let tin = self.nth(mark).or_else(by_class).unwrap_or_else(|| self.by_dscp[usize::from(dscp) % 64]);
+        usize::from(tin) % MAX_TINS
     }
 }
 
@@ -157,3 +180,6 @@ const VA: u8 = 44;
 const EF: u8 = 46;
 const CS6: u8 = 48;
 const CS7: u8 = 56;
+
+/// ARP is treated as network control, CS7.
+const ARP_DSCP: u8 = 56;

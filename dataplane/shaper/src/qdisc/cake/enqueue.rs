@@ -3,7 +3,7 @@
 use super::ack_filter::Segment;
 use super::overflow::QueueId;
 use super::tin::Hashes;
-use super::{Cake, MAX_TINS, Shared, Tin};
+use super::{Cake, Shared, Tin};
 use crate::conformance::Conformance;
 use crate::flow::slots::Waiting;
 use crate::packet::{Arrival, DropReason, DsField, Enqueued, Piece, Verdict};
@@ -59,10 +59,26 @@ impl<P, C: Conformance> Cake<P, C> {
         now: Instant,
         rng: &mut impl Rng,
         arrival: &Arrival<'_>,
-        mut pieces: impl Iterator<Item = Piece<P>>,
+        pieces: impl Iterator<Item = Piece<P>>,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Enqueued {
         self.shared.spend_wakeup(now);
+        if self.old.is_some() {
+            return self.enqueue_while_moving(now, rng, arrival, pieces, doomed);
+        }
+        self.enqueue_settled(now, rng, arrival, pieces, doomed)
+    }
+
+    /// The same, where nothing waits in tins that go away.
+    #[inline(always)] // see above
+    pub(super) fn enqueue_settled(
+        &mut self,
+        now: Instant,
+        rng: &mut impl Rng,
+        arrival: &Arrival<'_>,
+        mut pieces: impl Iterator<Item = Piece<P>>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Enqueued {
         let Some(first) = pieces.next() else { return self.refuse_uncut(now, arrival) };
         let place = self.choose_place(now, arrival, first.len());
         let id = place.id;
@@ -104,20 +120,13 @@ impl<P, C: Conformance> Cake<P, C> {
     /// has `len` bytes.
     #[inline]
     fn choose_place(&mut self, now: Instant, arrival: &Arrival<'_>, len: u32) -> Place {
-        let ds = arrival.ds;
-        let is_washed = self.shared.params.wash && ds.is_ip() && ds.dscp() != 0;
-        let number = self.shared.choose_tin_for(arrival);
+        let (ds, rewrite) = self.shared.leaves_with(arrival.ds);
+        let number = self.shared.mode.tin_of(&self.shared.params, arrival);
         let tin = &mut self.tins[number];
-        let hashes = Hashes { flow: arrival.flow_hash, src: arrival.src_hash, dst: arrival.dst_hash };
-        let queue = tin.choose_queue(hashes);
+        let queue = tin.choose_queue(Hashes::of(arrival));
         self.shared.refresh_clocks(tin, now);
         tin.stats.max_pkt_len = tin.stats.max_pkt_len.max(arrival.len).max(len);
-        Place {
-            id: QueueId::new(number, queue),
-            ds: if is_washed { ds.washed() } else { ds },
-            rewrite: is_washed,
-            network_offset: arrival.network_offset,
-        }
+        Place { id: QueueId::new(number, queue), ds, rewrite, network_offset: arrival.network_offset }
     }
 
     /// The pieces of a super-packet: they follow each other into the same queue.
@@ -156,7 +165,7 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// `autorate-ingress`.
     #[inline]
-    fn follow_rate(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
+    pub(super) fn follow_rate(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
         let shared = &mut self.shared;
         if !shared.params.autorate_ingress {
             if C::CAKE_AUTORATE_STALE {
@@ -234,29 +243,11 @@ impl<P, C: Conformance> Shared<P, C> {
         sum
     }
 
-    /// By mark, by class, by DSCP: the first that says something.
+    /// The DS field that a packet with `ds` leaves with, and whether it is another.
     #[inline]
-    fn choose_tin_for(&self, arrival: &Arrival<'_>) -> usize {
-        if self.mode.tins == 1 {
-            return 0;
-        }
-        let fwmark = self.params.fwmark;
-        let mark = (arrival.mark & fwmark).checked_shr(fwmark.trailing_zeros()).unwrap_or(0);
-        let by_class = || {
-            let is_own = self.params.handle.map(u32::from) == Some(arrival.priority >> 16);
-            if is_own { self.mode.nth(arrival.priority & 0xffff) } else { None }
-        };
-        let dscp = match arrival.dscp {
-            Some(dscp) => dscp,
-            None if arrival.is_arp => ARP_DSCP,
-            None => arrival.ds.dscp(),
-        };
-        let tin = self
-            .mode
-            .nth(mark)
-            .or_else(by_class)
-            .unwrap_or_else(|| self.mode.by_dscp[usize::from(dscp) % 64]);
-        usize::from(tin) % MAX_TINS
+    pub(super) fn leaves_with(&self, ds: DsField) -> (DsField, bool) {
+        let is_washed = self.params.wash && ds.is_ip() && ds.dscp() != 0;
+        (if is_washed { ds.washed() } else { ds }, is_washed)
     }
 
     /// Clocks stand still while nothing waits; late ones are brought up to `now`.
@@ -411,7 +402,12 @@ impl Lengths {
 
     /// The length of `piece` as charged.
     #[inline]
-    fn note<P, C: Conformance>(&mut self, overhead: &Overhead, piece: &Piece<P>, offset: u16) -> u32 {
+    pub(super) fn note<P, C: Conformance>(
+        &mut self,
+        overhead: &Overhead,
+        piece: &Piece<P>,
+        offset: u16,
+    ) -> u32 {
         let scaled = u32::from(offset) << 16;
         if self.offset == 0 && !C::CAKE_AVERAGES_FROM_ZERO {
             self.offset = scaled;
@@ -427,6 +423,3 @@ impl Lengths {
         })
     }
 }
-
-/// ARP is treated as network control, CS7.
-const ARP_DSCP: u8 = 56;

@@ -4,13 +4,14 @@
 //! Reading order: [`params`] what it is asked to do; `enqueue` and `dequeue` the two ways a packet
 //! goes; `tin` a traffic class with its rounds; `flow` and `host` what those rounds are about;
 //! `overflow`, `ack_filter` and `autorate` the three helpers at enqueue; `change` what happens to
-//! all of it when parameters change; `stats` what it counts.
+//! all of it when parameters change, and `moving` to packets whose tin goes away meanwhile; `stats`
+//! what it counts.
 //!
 //! Contract, beyond that of all disciplines ([`super`]):
 //! * Every packet queued is in exactly one flow queue of one tin; bytes in = out + doomed + queued.
 //! * [`Cake::next_wakeup`] says when to call [`Cake::dequeue`] again although nothing arrives.
 //! * Memory is allocated by [`Cake::new`], and by [`Cake::change`] where tins or the ACK filter
-//!   are added: on the control side of a reload, never by a packet.
+//!   are added; a change while packets fly takes [`Tables`] and [`Cake::begin`].
 //! * ECT(1) is treated as classic ECN: there is no L4S queue.
 
 mod ack_filter;
@@ -23,6 +24,7 @@ mod flow;
 mod host;
 #[cfg(test)]
 mod model;
+mod moving;
 mod overflow;
 pub mod params;
 mod rate;
@@ -31,6 +33,7 @@ mod stats;
 mod tests;
 mod tin;
 
+pub use moving::Tables;
 pub use params::{AckFilter, Diffserv, FlowMode, Params};
 pub use stats::{Stats, TinStats};
 
@@ -43,6 +46,7 @@ use alloc::boxed::Box;
 use autorate::Autorate;
 use diffserv::Mode;
 use enqueue::Lengths;
+use moving::Old;
 use overflow::{Backlogs, QueueId};
 use rate::{ByteTime, Clocks};
 use tin::Tin;
@@ -52,6 +56,8 @@ use tin::Tin;
 pub struct Cake<P, C: Conformance = Weir> {
     tins: Box<[Tin<C>]>,
     shared: Shared<P, C>,
+    /// Tins of before a change, until all that waited there has moved.
+    old: Option<Old<C>>,
 }
 
 /// What the tins share. Its methods are given the one tin they are about.
@@ -122,7 +128,7 @@ impl<P, C: Conformance> Cake<P, C> {
             counters: Counters::default(),
         };
         let tins = (0..tins).map(|_| Tin::new(params.flow_mode)).collect();
-        let mut this = Self { tins, shared };
+        let mut this = Self { tins, shared, old: None };
         this.shared.provide_acks();
         this.configure(Instant::ZERO);
         this
@@ -158,7 +164,8 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// Bytes that wait: a sum over the tins.
     pub fn backlog(&self) -> u64 {
-        self.tins.iter().map(|tin| u64::from(tin.stats.backlog_bytes)).sum()
+        let old = self.old.iter().flat_map(|old| &old.tins);
+        self.tins.iter().chain(old).map(|tin| u64::from(tin.stats.backlog_bytes)).sum()
     }
 
     /// When to call [`Cake::dequeue`] again although nothing arrives; `None` for never.
@@ -229,6 +236,7 @@ impl<P, C: Conformance> Cake<P, C> {
             let flushed = self.shared.empty_tin(&mut self.tins[tin], tin, DropReason::Flush, doomed);
             self.shared.counters.flushed += flushed as u64;
         }
+        self.flush_old(doomed);
     }
 }
 

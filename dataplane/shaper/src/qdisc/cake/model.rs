@@ -173,7 +173,8 @@ impl<C: Conformance> Model<C> {
     }
 
     fn check(&self) {
-        let Cake { tins, shared } = &self.line.cake;
+        let Cake { tins, shared, old } = &self.line.cake;
+        assert!(old.is_none());
         let (mut packets, mut bytes, mut memory) = (0, 0, 0);
         for (number, tin) in tins.iter().enumerate() {
             let mut tin_bytes = 0;

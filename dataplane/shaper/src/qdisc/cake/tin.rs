@@ -14,6 +14,7 @@ use super::rate::ByteTime;
 use super::stats::{TinStats, ewma};
 use crate::codel::cobalt;
 use crate::conformance::Conformance;
+use crate::packet::Arrival;
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
@@ -63,6 +64,13 @@ pub(super) struct Hashes {
     pub(super) flow: u32,
     pub(super) src: u32,
     pub(super) dst: u32,
+}
+
+impl Hashes {
+    #[inline]
+    pub(super) fn of(arrival: &Arrival<'_>) -> Self {
+        Self { flow: arrival.flow_hash, src: arrival.src_hash, dst: arrival.dst_hash }
+    }
 }
 
 impl<C: Conformance> Tin<C> {
@@ -144,12 +152,30 @@ impl<C: Conformance> Tin<C> {
         if queue == from {
             self.guests[queue % QUEUES] |= old.guests[queue % QUEUES];
         }
+        self.adopt(queue, flow);
+        queue
+    }
+
+    /// What is known of `flow`, an old queue, holds for `queue`, unless that is in use.
+    pub(super) fn adopt(&mut self, queue: usize, flow: &Flow) {
         let own = &mut self.flows[queue % QUEUES];
         if own.set == Set::None {
             (own.aqm, own.dropped) = (flow.aqm, flow.dropped);
             self.stats.unresponsive_flows += u16::from(own.aqm.is_unresponsive());
         }
-        queue
+    }
+
+    /// The queue that holds packets of this flow, or may.
+    pub(super) fn holding(&self, hashes: Hashes) -> Option<usize> {
+        let holds = |at: &usize| !self.flows[*at].queue.is_empty();
+        let Some(hash) = self.mode.queue_hash(hashes.flow, hashes.src, hashes.dst) else {
+            return Some(0).filter(holds);
+        };
+        let home = hash as usize % QUEUES;
+        let is_guest = self.guests[home] & guest_bit(hash) != 0;
+        ways(home)
+            .find(|&at| self.tags[at] == hash && holds(&at))
+            .or(Some(home).filter(holds).filter(|_| is_guest))
     }
 
     /// A changed flow mode; nothing is rehashed or recounted.

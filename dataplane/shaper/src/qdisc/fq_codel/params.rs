@@ -60,6 +60,19 @@ impl Params {
             ..self
         })
     }
+
+    /// Whether a discipline that runs with the parameters `old` can take these.
+    ///
+    /// # Errors
+    /// A parameter out of range, or another number of flows.
+    pub fn replaces(&self, old: &Self) -> Result<(), ParamError> {
+        let new = self.checked()?;
+        if new.flows == old.flows {
+            Ok(())
+        } else {
+            Err(ParamError::FlowsFixed { now: old.flows, asked: new.flows })
+        }
+    }
 }
 
 impl Default for Params {

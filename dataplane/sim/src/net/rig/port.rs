@@ -10,7 +10,6 @@ use shaper::packet::{Arrival, DropReason};
 use shaper::qdisc::{self, ParamError, Qdisc};
 use shaper::rng::SplitMix;
 use shaper::time::Instant;
-use shaper::units::Rate;
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
@@ -36,8 +35,8 @@ pub struct Setup {
 pub enum Cutter {
     /// The card (TSO): it is given the whole piece.
     Card,
-    /// The card: it is given as many segments as the limit has room for, and the rest later.
-    CardByRoom,
+    /// The card: it is given grain after grain ([`Split::grain`]).
+    CardByGrain,
     /// The loop: the card is given segment after segment.
     Loop,
 }
@@ -231,7 +230,9 @@ impl Port {
     fn segments_at_once(&self) -> u16 {
         match self.setup.cutter {
             Cutter::Card => u16::MAX,
-            Cutter::CardByRoom => (self.limiter.room() / (FRAME + GAP) + 1).min(u16::MAX.into()) as u16,
+            Cutter::CardByGrain => {
+                self.setup.split.grain(&self.line(), MSS as u16, HEADERS as u16, &LIMITS).get()
+            }
             Cutter::Loop => 1,
         }
     }
@@ -245,8 +246,8 @@ impl Port {
     }
 
     fn take_in(&mut self, now: Instant) {
-        let rate = self.limiter.drain_rate().unwrap_or(self.setup.card.rate);
-        let each = self.segments_per_piece(rate);
+        let line = self.line();
+        let each = self.setup.split.segs_per_piece(&line, MSS as u16, HEADERS as u16, &LIMITS).get();
         while let Some(cargo) = self.inbox.pop_front() {
             let arrival = Arrival {
                 flow_hash: mix(cargo.flow as u64),
@@ -263,9 +264,9 @@ impl Port {
         }
     }
 
-    fn segments_per_piece(&self, rate: Rate) -> u16 {
-        let line = Line { rate: Some(rate), overhead: GAP as u16 };
-        self.setup.split.segs_per_piece(&line, MSS as u16, HEADERS as u16, &LIMITS).get()
+    fn line(&self) -> Line {
+        let rate = self.limiter.drain_rate().unwrap_or(self.setup.card.rate);
+        Line { rate: Some(rate), overhead: GAP as u16 }
     }
 }
 

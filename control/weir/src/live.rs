@@ -1,0 +1,411 @@
+//! Changing a running instance: by its file, by one value, and back again after a time.
+//!
+//! All of a change is checked before anything is touched; what needs a restart is refused by name. Then
+//! the line changes, or goes back, whole. Whatever happens is noted in the history.
+
+use crate::check::load;
+use crate::command::{Answer, Request};
+use crate::history::History;
+use crate::observe::Instance;
+use crate::plan::plan;
+use crate::say::complain;
+use crate::signals::Signals;
+use anyhow::{Result, anyhow, bail};
+use config::diff::{Difference, diff};
+use config::model::{self, Config, Offload};
+use config::schema::Change;
+use engine::line::Line;
+use engine::pool;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use toml::{Table, Value};
+
+/// What runs, and what was changed.
+#[derive(Debug)]
+pub struct Live {
+    file: PathBuf,
+    /// What memory was allocated for.
+    started: Config,
+    current: Config,
+    secret: [u8; 16],
+    history: History,
+    generation: u64,
+    reverts: Vec<Revert>,
+}
+
+/// A value that is set back.
+#[derive(Debug)]
+struct Revert {
+    at: Instant,
+    path: Vec<String>,
+    before: Option<Value>,
+    set: Option<Value>,
+}
+
+/// What a change works on.
+#[derive(Debug)]
+pub struct Running<'a> {
+    pub line: &'a mut Line,
+    pub instance: &'a mut Instance,
+    pub signals: &'a Signals,
+}
+
+impl Live {
+    /// Runs by `config` of this file now.
+    pub fn new(file: PathBuf, config: Config, secret: [u8; 16]) -> Self {
+        let (started, current) = (config.clone(), config);
+        let (history, reverts) = (History::default(), Vec::new());
+        Self { file, started, current, secret, history, generation: 0, reverts }
+    }
+
+    /// Does what a client asks for.
+    pub fn carry_out(&mut self, running: &mut Running<'_>, request: Request, who: &str) -> Answer {
+        let done = match request {
+            Request::Reload { dry_run } => self.reload(running, &format!("{who}, weir reload"), dry_run),
+            Request::Set { path, value, for_s, dry_run } => {
+                self.set(running, &path, &value, for_s, who, dry_run)
+            }
+            Request::History => {
+                return Answer { history: self.history.entries(), ..Answer::done(String::new()) };
+            }
+        };
+        match done {
+            Ok(text) => Answer::done(text),
+            Err(error) => Answer::refusal(format!("{error:#}")),
+        }
+    }
+
+    /// Takes up the changed file.
+    ///
+    /// # Errors
+    /// It is wrong, needs a restart, or the workers did not take it up.
+    pub fn reload(&mut self, running: &mut Running<'_>, by: &str, dry_run: bool) -> Result<String> {
+        let loaded = load(&self.file).map(|loaded| loaded.config);
+        let done = loaded.and_then(|config| self.change(running, config, by, dry_run));
+        if let (Err(error), false) = (&done, dry_run) {
+            self.history.note(self.generation, by, Vec::new(), Some(format!("{error:#}")));
+        }
+        done
+    }
+
+    /// Changes one value, for a time if one is given.
+    fn set(
+        &mut self,
+        running: &mut Running<'_>,
+        path: &str,
+        value: &str,
+        for_s: Option<u64>,
+        who: &str,
+        dry_run: bool,
+    ) -> Result<String> {
+        let by = format!("{who}, weir set {path} {value}");
+        let mut tree = self.current.to_tree();
+        let path = self.resolve(path)?;
+        let value = literal(value);
+        let before = replace(&mut tree, &path, Some(value.clone()))?;
+        let done = parsed(&tree).and_then(|config| self.change(running, config, &by, dry_run));
+        match &done {
+            Err(error) if !dry_run => {
+                self.history.note(self.generation, &by, Vec::new(), Some(format!("{error:#}")));
+            }
+            Ok(_) if !dry_run => {
+                // A value that is set again is set back to what was there before the first time.
+                let first = self.reverts.iter().position(|revert| revert.path == path);
+                let before = first.map(|at| self.reverts.remove(at).before).unwrap_or(before);
+                // As it is printed: "0.5Gbit" is "500Mbit" then.
+                let set = find(&self.current.to_tree(), &path).cloned();
+                let revert = |for_s| Revert { at: now() + Duration::from_secs(for_s), path, before, set };
+                self.reverts.extend(for_s.map(revert));
+            }
+            _ => {}
+        }
+        done.map(|text| match for_s {
+            Some(seconds) if !dry_run => format!("{text}\nto be set back in {seconds} s"),
+            _ => text,
+        })
+    }
+
+    /// Sets back what was set for a time that is over.
+    pub fn tend(&mut self, running: &mut Running<'_>) {
+        let now = now();
+        while let Some(at) = self.reverts.iter().position(|revert| revert.at <= now) {
+            let Revert { path, before, set, .. } = self.reverts.remove(at);
+            let mut tree = self.current.to_tree();
+            if find(&tree, &path) != set.as_ref() {
+                // Somebody has changed it since, who knows better.
+                continue;
+            }
+            let by = format!("weir set {} --for: its time is over", self.shown(&path));
+            let done = replace(&mut tree, &path, before)
+                .and_then(|_| parsed(&tree))
+                .and_then(|config| self.change(running, config, &by, false));
+            if let Err(error) = done {
+                complain(&format!("weir: {by}: {error:#}"));
+                self.history.note(self.generation, &by, Vec::new(), Some(format!("{error:#}")));
+            }
+        }
+    }
+
+    /// Changes to `new`, or says what that would change.
+    fn change(&mut self, running: &mut Running<'_>, new: Config, by: &str, dry_run: bool) -> Result<String> {
+        let differences = diff(&self.current, &new);
+        let refused: Vec<_> = differences
+            .iter()
+            .filter_map(|difference| self.needs_restart(difference, &new).map(|why| (difference, why)))
+            .collect();
+        if !refused.is_empty() {
+            let mut text = "this needs a restart, and nothing was changed:".to_owned();
+            for (difference, why) in refused {
+                write!(text, "\n  {difference}{why}")?;
+            }
+            bail!(text);
+        }
+        let lines = |intro: String| {
+            differences.iter().fold(intro, |text, difference| format!("{text}\n  {difference}"))
+        };
+        if differences.is_empty() {
+            return Ok(format!("nothing differs from what runs (generation {})", self.generation));
+        }
+        if dry_run {
+            return Ok(lines("this would change, without a restart:".to_owned()));
+        }
+        self.apply(running, &new)?;
+        self.current = new.clone();
+        running.instance.follow(new);
+        let changes = differences.iter().map(Difference::to_string).collect();
+        self.history.note(self.generation, by, changes, None);
+        let lcores: Vec<_> = running.line.workers().iter().map(|worker| worker.lcore.to_string()).collect();
+        Ok(lines(format!("generation {} (lcore {}):", self.generation, lcores.join(", "))))
+    }
+
+    /// Has the line change, and waits until all workers have.
+    fn apply(&mut self, running: &mut Running<'_>, new: &Config) -> Result<()> {
+        let generation = self.generation + 1;
+        running.line.change(generation, plan(new, self.secret))?;
+        for _ in 0..PATIENCE_MS {
+            match running.line.changed() {
+                Some(Ok(())) => {
+                    self.generation = generation;
+                    return Ok(());
+                }
+                Some(Err(error)) => return Err(anyhow!(error).context("all workers go back")),
+                None => pause(running.signals),
+            }
+        }
+        match running.line.give_up_change() {
+            Some(error) => Err(anyhow!(error).context("all workers go back")),
+            None => bail!("the change was not taken up in time"),
+        }
+    }
+
+    /// Why this cannot be changed while weir runs.
+    fn needs_restart(&self, difference: &Difference, new: &Config) -> Option<&'static str> {
+        let links = || self.started.links.iter().zip(&new.links);
+        let is_at = |link: &model::Link, way: &str, key: &str| {
+            difference.path == format!("{}.{way}.{key}", link.name)
+        };
+        match difference.change {
+            Change::Restart => Some(""),
+            Change::Lower => {
+                let is_raised =
+                    |way: &str, was: &Option<model::Direction>, new: &Option<model::Direction>| {
+                        let slots = |direction: &Option<model::Direction>| {
+                            direction.as_ref().map_or(0, |direction| pool::slots(&direction.qdisc))
+                        };
+                        let key = difference.path.rsplit('.').next().unwrap_or_default();
+                        links().any(|(link, _)| is_at(link, way, key)) && slots(new) > slots(was)
+                    };
+                links()
+                    .any(|(was, new)| {
+                        is_raised("up", &was.up, &new.up) || is_raised("down", &was.down, &new.down)
+                    })
+                    .then_some(" (more than memory was allocated for at start)")
+            }
+            Change::Live => {
+                // The port that packets come in by.
+                let lacks_memory = |link: &model::Link| {
+                    is_at(link, "up", "gro") && link.a.lro == Offload::Off
+                        || is_at(link, "down", "gro") && link.b.lro == Offload::Off
+                };
+                self.started
+                    .links
+                    .iter()
+                    .any(lacks_memory)
+                    .then_some(" (the port's lro is off, and so it has no memory for super-packets)")
+            }
+        }
+    }
+
+    /// A path as people write it, as one into the tree; the link may be left out while there is one.
+    fn resolve(&self, path: &str) -> Result<Vec<String>> {
+        let words: Vec<_> = path.split('.').collect();
+        let links = &self.current.links;
+        let (index, rest) = match (words.as_slice(), links.as_slice()) {
+            ([table @ ("engine" | "eal"), rest @ ..], _) if !rest.is_empty() => {
+                return Ok([*table].iter().chain(rest).map(|word| (*word).to_owned()).collect());
+            }
+            // A link's name may have dots.
+            (_, links) => match links.iter().position(|link| path.starts_with(&format!("{}.", link.name))) {
+                Some(index) => (index, path.get(links[index].name.len() + 1..).unwrap_or_default()),
+                None if links.len() == 1 => (0, path),
+                None => {
+                    let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
+                    bail!("{path}: begin with the name of a link: {}", names.join(", "))
+                }
+            },
+        };
+        let words = rest.split('.').map(str::to_owned);
+        Ok(["link".to_owned(), index.to_string()].into_iter().chain(words).collect())
+    }
+
+    fn shown(&self, path: &[String]) -> String {
+        match path {
+            [link, index, rest @ ..] if link == "link" => {
+                let name = index.parse().ok().and_then(|index: usize| self.current.links.get(index));
+                format!("{}.{}", name.map_or("", |link| &link.name), rest.join("."))
+            }
+            path => path.join("."),
+        }
+    }
+}
+
+/// A value as in the file; what is none there is a string without its quotes.
+fn literal(text: &str) -> Value {
+    let parsed = format!("value = {text}").parse::<Table>().ok();
+    let value = parsed.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn parsed(tree: &Table) -> Result<Config> {
+    Ok(config::parse("weir set", &toml::to_string(tree)?)?.config)
+}
+
+fn find<'a>(tree: &'a Table, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(tree.get(first)?, |value, word| match value {
+        Value::Array(items) => items.get(word.parse::<usize>().ok()?),
+        value => value.get(word),
+    })
+}
+
+/// Puts `value` at `path`, or removes what is there; gives back what was.
+fn replace(tree: &mut Table, path: &[String], value: Option<Value>) -> Result<Option<Value>> {
+    let Some((key, way)) = path.split_last() else { bail!("give the name of a key") };
+    let mut at = &mut *tree;
+    let mut way = way.iter();
+    while let Some(word) = way.next() {
+        let below = match at.get_mut(word) {
+            Some(Value::Array(items)) => {
+                let index = way.next().and_then(|index| index.parse::<usize>().ok());
+                index.and_then(|index| items.get_mut(index))
+            }
+            below => below,
+        };
+        match below {
+            Some(Value::Table(table)) => at = table,
+            _ => bail!("{}: {word} is no table: `weir keys` lists all keys", path.join(".")),
+        }
+    }
+    Ok(match value {
+        Some(value) => at.insert(key.clone(), value),
+        None => at.remove(key),
+    })
+}
+
+/// A millisecond, also when asked to stop meanwhile: the change is finished first.
+fn pause(signals: &Signals) {
+    if signals.wait(Duration::from_millis(1)) {
+        #[allow(clippy::disallowed_methods, reason = "control waits for workers")]
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "an operator's time, no packet's")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// How long workers may take: packets by the hundred thousand move in some milliseconds, and a worker may be
+/// descheduled for as long as the kernel likes.
+const PATIENCE_MS: u32 = 5_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: &str = "[[link]]\nname = \"home.lan\"\na = \"net_null0\"\nb = \"net_null1\"\n";
+
+    fn live(text: &str) -> Live {
+        Live::new(PathBuf::from("test.toml"), config(text), [0; 16])
+    }
+
+    fn config(text: &str) -> Config {
+        config::parse("test.toml", text).unwrap().config
+    }
+
+    /// What `weir set` would make of the configuration.
+    fn set(live: &Live, path: &str, value: &str) -> Result<Vec<String>> {
+        let mut tree = live.current.to_tree();
+        replace(&mut tree, &live.resolve(path)?, Some(literal(value)))?;
+        Ok(diff(&live.current, &parsed(&tree)?).iter().map(Difference::to_string).collect())
+    }
+
+    #[test]
+    fn a_value_is_set_with_or_without_its_link_and_its_quotes() {
+        let live = live(HOME);
+        let rate = ["home.lan.down.bandwidth: \"unlimited\" -> \"500Mbit\""];
+        assert_eq!(set(&live, "down.bandwidth", "500Mbit").unwrap(), rate);
+        assert_eq!(set(&live, "home.lan.down.bandwidth", "\"0.5Gbit\"").unwrap(), rate);
+        assert_eq!(set(&live, "down.ecn", "false").unwrap(), ["home.lan.down.ecn: true -> false"]);
+        assert_eq!(set(&live, "engine.poll", "busy").unwrap(), ["engine.poll: \"adaptive\" -> \"busy\""]);
+        let hold = ["home.lan.link-down-hold: \"100ms\" -> \"2s\""];
+        assert_eq!(set(&live, "link-down-hold", "2s").unwrap(), hold);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_as_of_a_file() {
+        let live = live(HOME);
+        for (path, value, said) in [
+            ("down.bandwith", "5Mbit", "bandwidth"),
+            ("down.bandwidth", "5", "is a bare number"),
+            ("down.bandwidth", "1bit", "64Kbit"),
+            ("sideways.bandwidth", "5Mbit", "no table"),
+            ("down.rtt", "5ms", "qdisc"),
+            ("down.target.more", "5ms", "no table"),
+        ] {
+            let error = format!("{:#}", set(&live, path, value).unwrap_err());
+            assert!(error.contains(said), "{path} {value}: {error}");
+        }
+        let two = HOME.replace("home.lan", "work").replace("null0", "null2").replace("null1", "null3");
+        let error = set(&self::live(&format!("{HOME}{two}")), "down.bandwidth", "5Mbit").unwrap_err();
+        assert!(error.to_string().contains("home.lan, work"), "{error}");
+    }
+
+    /// Each difference of `new` that needs a restart, with the reason.
+    fn refused(live: &Live, new: &str) -> Vec<String> {
+        let new = config(new);
+        let refused = |found: &Difference| Some(format!("{found}{}", live.needs_restart(found, &new)?));
+        diff(&live.current, &new).iter().filter_map(refused).collect()
+    }
+
+    #[test]
+    fn limits_may_fall_and_rise_again_to_what_they_were() {
+        let with = |limit: u32| format!("{HOME}down = {{ limit = {limit} }}\n");
+        let mut live = live(&with(1_000));
+        assert_eq!(refused(&live, &with(500)), [""; 0]);
+        live.current = config(&with(500));
+        assert_eq!(refused(&live, &with(1_000)), [""; 0]);
+        let [said] = refused(&live, &with(1_001)).try_into().unwrap();
+        assert!(said.starts_with("home.lan.down.limit: 500 -> 1001 (more than memory"), "{said}");
+    }
+
+    #[test]
+    fn merging_needs_memory_that_a_port_without_lro_has_not() {
+        let port =
+            |lro| HOME.replace("\"net_null0\"", &format!("{{ device = \"net_null0\", lro = \"{lro}\" }}"));
+        let merging = |lro| format!("{}up = {{ gro = true }}\n", port(lro));
+        assert_eq!(refused(&live(&port("auto")), &merging("auto")), [""; 0]);
+        assert_eq!(refused(&live(&port("off")), &merging("off")).len(), 1);
+    }
+}

@@ -1,0 +1,430 @@
+//! Packets on their way from old tins to new ones, some at a time.
+//!
+//! A change of tins, of what is kept fair, or of the rules that choose a tin gives waiting packets
+//! another place. They move in the order in which they wait, each to where a packet like it would be
+//! put if it arrived now, so that it is in order with those that do arrive. Until a queue has been
+//! moved, arrivals that belong behind what it holds are put there, and move with it.
+//!
+//! Contract: nothing is allocated or freed between [`Cake::begin`] and [`Cake::finish`]; what waits
+//! in old tins is counted as waiting; it is not sent before it has moved.
+
+use super::ack_filter::Acks;
+use super::change::Even;
+use super::overflow::{Backlogs, QueueId};
+use super::tin::{Hashes, Tin};
+use super::{Cake, Diffserv, Params, QUEUES};
+use crate::conformance::{Conformance, Weir};
+use crate::flow::slots::Waiting;
+use crate::packet::{Arrival, DropReason, Enqueued, Piece, Verdict};
+use crate::rng::Rng;
+use crate::time::Instant;
+use alloc::boxed::Box;
+
+/// What a change needs beside the new parameters, and afterwards what it does not need any more:
+/// memory, allocated and freed by whoever has the time.
+#[derive(Debug)]
+pub struct Tables<C: Conformance = Weir> {
+    pub(super) tins: Option<TinsAndBacklogs<C>>,
+    pub(super) acks: Option<Acks<C>>,
+}
+
+type TinsAndBacklogs<C> = (Box<[Tin<C>]>, Backlogs<C>);
+
+/// Tins that go away.
+#[derive(Debug)]
+pub(super) struct Old<C> {
+    pub(super) tins: Box<[Tin<C>]>,
+    pub(super) backlogs: Backlogs<C>,
+    pub(super) diffserv: Diffserv,
+    /// Queues before this one are empty for good.
+    at: usize,
+}
+
+impl<C: Conformance> Tables<C> {
+    /// For a change that needs none.
+    pub const NONE: Self = Self { tins: None, acks: None };
+
+    /// For a change from `old` to `new` of a discipline with room for `slots` packets. `re_sort`: what
+    /// [`Arrival::mark`] and [`Arrival::dscp`] say of a packet changes too.
+    pub fn between(old: &Params, new: &Params, re_sort: bool, slots: usize) -> Self {
+        let by = |params: &Params| (params.diffserv, params.flow_mode);
+        let is_sorted_anew = re_sort || by(old) != by(new);
+        let count = Cake::<(), C>::tins_needed(new);
+        let tins = (is_sorted_anew && !C::CAKE_CHANGE_IN_PLACE)
+            .then(|| ((0..count).map(|_| Tin::new(new.flow_mode)).collect(), Backlogs::new(count)));
+        let filters = |params: &Params| params.ack_filter != super::AckFilter::Off;
+        let needs_acks = !C::CAKE_CHANGE_IN_PLACE && filters(new) && (tins.is_some() || !filters(old));
+        Self { tins, acks: needs_acks.then(|| Acks::new(slots)) }
+    }
+}
+
+impl<C: Conformance> Old<C> {
+    pub(super) fn new(tins: Box<[Tin<C>]>, backlogs: Backlogs<C>, diffserv: Diffserv) -> Self {
+        Self { tins, backlogs, diffserv, at: 0 }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.at == self.tins.len() * QUEUES
+    }
+
+    /// The next queue that holds packets, unless the search takes too long for one call.
+    fn next(&mut self, patience: &mut usize) -> Option<QueueId> {
+        while !self.is_empty() && *patience > 0 {
+            let id = QueueId::new(self.at / QUEUES, self.at % QUEUES);
+            if !self.tins[id.tin()].flows[id.queue()].queue.is_empty() {
+                return Some(id);
+            }
+            self.at += 1;
+            *patience -= 1;
+        }
+        None
+    }
+
+    /// The queue that an arrival must stay behind: of those that may hold packets of its flow, whatever tin
+    /// they were sorted into, the one that moves last.
+    fn holding(&self, arrival: &Arrival<'_>) -> Option<QueueId> {
+        let hashes = Hashes::of(arrival);
+        let mut tins = self.tins.iter().enumerate().rev();
+        tins.find_map(|(number, tin)| Some(QueueId::new(number, tin.holding(hashes)?)))
+    }
+
+    /// `waiting` left the queue.
+    fn taken(&mut self, id: QueueId, waiting: &Waiting) {
+        let stats = &mut self.tins[id.tin()].stats;
+        stats.backlog_bytes = stats.backlog_bytes.wrapping_sub(waiting.len);
+        self.backlogs.taken(id, waiting.len);
+    }
+}
+
+impl<P, C: Conformance> Cake<P, C> {
+    /// Whether packets wait where they do not belong any more: call [`Cake::proceed`].
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        self.old.as_ref().is_some_and(|old| !old.is_empty())
+    }
+
+    /// Moves at most `most` packets to where they belong now, after looking at some hundreds of queues at
+    /// most, and says how many it moved. `read` reads a packet again as if it arrived now.
+    pub fn proceed<'a>(
+        &mut self,
+        now: Instant,
+        most: usize,
+        read: &mut impl FnMut(&P) -> Arrival<'a>,
+    ) -> usize {
+        let Some(mut old) = self.old.take() else { return 0 };
+        let (mut moved, mut patience) = (0, LOOKED_AT);
+        while moved < most
+            && let Some(id) = old.next(&mut patience)
+        {
+            self.shift(now, &mut old, id, read);
+            moved += 1;
+        }
+        self.old = Some(old);
+        moved
+    }
+
+    /// Hands what the change has replaced to `tables`, once all has moved; `false` before.
+    pub fn finish(&mut self, tables: &mut Tables<C>) -> bool {
+        if self.is_moving() {
+            return false;
+        }
+        tables.tins = self.old.take().map(|old| (old.tins, old.backlogs));
+        true
+    }
+
+    /// Moves the packet at the head of an old queue.
+    fn shift<'a>(
+        &mut self,
+        now: Instant,
+        old: &mut Old<C>,
+        id: QueueId,
+        read: &mut impl FnMut(&P) -> Arrival<'a>,
+    ) {
+        let flow = &mut old.tins[id.tin()].flows[id.queue()];
+        let Some((packet, &waiting)) = self.shared.slots.peek(&flow.queue) else { return };
+        let arrival = read(packet);
+        let number = self.shared.mode.tin_of(&self.shared.params, &arrival);
+        let tin = &mut self.tins[number];
+        let queue = tin.choose_queue(Hashes::of(&arrival));
+        if tin.stats.backlog_bytes == 0 {
+            // It was idle, which is no debt of the shaper's.
+            tin.clock = tin.clock.max(now);
+        }
+        tin.adopt(queue, flow);
+        self.shared.slots.shift(&mut flow.queue, &mut tin.flows[queue].queue);
+        tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(waiting.len);
+        tin.wake(queue, &mut Even);
+        self.shared.backlogs.arrived(QueueId::new(number, queue), waiting.len, 0);
+        old.taken(id, &waiting);
+    }
+
+    /// Queues an arrival behind what an old queue holds of its flow, if one does.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn enqueue_while_moving(
+        &mut self,
+        now: Instant,
+        rng: &mut impl Rng,
+        arrival: &Arrival<'_>,
+        pieces: impl Iterator<Item = Piece<P>>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Enqueued {
+        let mut pieces = pieces.peekable();
+        let behind = self.old.as_ref().and_then(|old| old.holding(arrival));
+        match behind.filter(|_| pieces.peek().is_some()) {
+            Some(id) => self.enqueue_behind(now, id, arrival, pieces, doomed),
+            None => self.enqueue_settled(now, rng, arrival, pieces, doomed),
+        }
+    }
+
+    /// Queues an arrival in an old queue. Where memory is short it is the one to be lost: the longest
+    /// queue may be an old one.
+    fn enqueue_behind(
+        &mut self,
+        now: Instant,
+        id: QueueId,
+        arrival: &Arrival<'_>,
+        pieces: impl Iterator<Item = Piece<P>>,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Enqueued {
+        let number = self.shared.mode.tin_of(&self.shared.params, arrival);
+        let (ds, rewrite) = self.shared.leaves_with(arrival.ds);
+        let mut queued = 0_i64;
+        for mut piece in pieces {
+            let Some(old) = &mut self.old else { break };
+            let shared = &mut self.shared;
+            let stats = &mut self.tins[number].stats;
+            stats.max_pkt_len = stats.max_pkt_len.max(arrival.len).max(piece.len());
+            piece.adjusted =
+                shared.lengths.note::<P, C>(&shared.params.overhead, &piece, arrival.network_offset);
+            let waiting = Waiting::new(now, &piece, ds, rewrite);
+            let is_over = shared.memory + u64::from(waiting.truesize) > shared.memory_limit.into();
+            let tin = &mut old.tins[id.tin()];
+            let pushed = match is_over {
+                true => Err(piece.packet),
+                false => shared.slots.push(&mut tin.flows[id.queue()].queue, piece.packet, waiting),
+            };
+            if let Err(packet) = pushed {
+                (shared.counters.drops, stats.drops) = (shared.counters.drops + 1, stats.drops + 1);
+                stats.drop_overlimit += 1;
+                doomed(packet, DropReason::Overflow);
+                continue;
+            }
+            queued += 1;
+            (stats.sent_packets, stats.sent_bytes) =
+                (stats.sent_packets + 1, stats.sent_bytes + u64::from(waiting.len));
+            tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(waiting.len);
+            old.backlogs.arrived(id, waiting.len, 0);
+            shared.memory += u64::from(waiting.truesize);
+            shared.counters.memory_max = shared.counters.memory_max.max(shared.memory);
+            if shared.params.autorate_ingress {
+                shared.autorate.count(waiting.adjusted);
+            }
+        }
+        if queued != 0 {
+            self.shared.tell_parent(1 - queued, 0);
+        }
+        self.follow_rate(now, doomed);
+        let verdict = if queued == 0 { Verdict::Dropped } else { Verdict::Ok };
+        Enqueued { verdict, tin: number as u8, queue: id.queue() as u32 }
+    }
+
+    /// Empties the old tins.
+    pub(super) fn flush_old(&mut self, doomed: &mut impl FnMut(P, DropReason)) {
+        let Some(mut old) = self.old.take() else { return };
+        let mut patience = usize::MAX;
+        while let Some(id) = old.next(&mut patience) {
+            let flow = &mut old.tins[id.tin()].flows[id.queue()];
+            let Some((packet, waiting)) = self.shared.slots.pop(&mut flow.queue) else { break };
+            self.shared.memory = self.shared.memory.wrapping_sub(waiting.truesize.into());
+            self.shared.counters.flushed += 1;
+            old.taken(id, &waiting);
+            doomed(packet, DropReason::Flush);
+        }
+        self.old = Some(old);
+    }
+}
+
+/// Queues that one call of [`Cake::proceed`] looks at: a cache line each, some microseconds.
+const LOOKED_AT: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AckFilter, FlowMode};
+    use super::*;
+    use crate::packet::DsField;
+    use crate::rng::{Rng, SplitMix};
+    use crate::time::Duration;
+    use crate::units::Rate;
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    /// cake, and what arrived by number.
+    struct Bench {
+        cake: Cake<u32>,
+        dice: SplitMix,
+        now: Instant,
+        arrivals: Vec<Arrival<'static>>,
+        doomed: Vec<u32>,
+        /// The last number delivered of each flow and DSCP.
+        last: BTreeMap<(u32, u8), u32>,
+        delivered: usize,
+    }
+
+    impl Bench {
+        fn new(seed: u64, params: &Params) -> Self {
+            Self {
+                cake: Cake::new(params, 512),
+                dice: SplitMix::new(seed, !seed),
+                now: Instant::from_nanos(1_000_000_000),
+                arrivals: Vec::new(),
+                doomed: Vec::new(),
+                last: BTreeMap::new(),
+                delivered: 0,
+            }
+        }
+
+        fn below(&mut self, bound: u32) -> u32 {
+            self.dice.next_u32() % bound
+        }
+
+        fn put(&mut self) {
+            let flow = self.below(40);
+            let dscp = [0, 46, 8, 56][(flow % 4) as usize];
+            let arrival = Arrival {
+                // Some share a set of the table.
+                flow_hash: if flow < 14 { 8 + 1024 * flow } else { flow.wrapping_mul(0x9E37_79B9) },
+                src_hash: flow % 7,
+                dst_hash: flow % 5 * 1_024,
+                ds: DsField::ip(dscp << 2),
+                mark: flow % 4,
+                network_offset: 14,
+                ..Arrival::default()
+            };
+            for piece in 0..1 + u32::from(flow == 3) {
+                let id = self.arrivals.len() as u32;
+                self.arrivals.extend(std::iter::repeat_n(arrival, 1 + piece as usize));
+                let pieces = (id..=id + piece).map(|id| Piece::single(id, 1_000, 2_304));
+                let doomed = &mut self.doomed;
+                self.cake.enqueue(self.now, &mut self.dice, &arrival, pieces, &mut |id, _| doomed.push(id));
+            }
+        }
+
+        fn get(&mut self) {
+            let doomed = &mut self.doomed;
+            let Some(sent) = self.cake.dequeue(self.now, &mut self.dice, &mut |id, _| doomed.push(id)) else {
+                return;
+            };
+            self.delivered += 1;
+            let arrival = &self.arrivals[sent.packet as usize];
+            let last = self.last.insert((arrival.flow_hash, arrival.ds.dscp()), sent.packet);
+            assert!(last < Some(sent.packet), "{} after {last:?}", sent.packet);
+        }
+
+        fn proceed(&mut self, most: usize) -> usize {
+            let arrivals = &self.arrivals;
+            let moved = self.cake.proceed(self.now, most, &mut |id| arrivals[*id as usize]);
+            assert!(moved <= most);
+            self.check();
+            moved
+        }
+
+        fn check(&self) {
+            let waiting = self.arrivals.len() - self.delivered - self.doomed.len();
+            assert_eq!((self.cake.len(), self.cake.backlog()), (waiting, 1_000 * waiting as u64));
+            assert_eq!(self.cake.shared.memory, 2_304 * waiting as u64);
+        }
+
+        /// A change of anything, as control prepares it, carried out while packets come and go.
+        fn change(&mut self) {
+            let mut params = *self.cake.params();
+            match self.below(5) {
+                0 => params.flow_mode = MODES[self.below(8) as usize],
+                1 => params.fwmark = [0, 3][self.below(2) as usize],
+                2 => params.ack_filter = [AckFilter::Off, AckFilter::Conservative][self.below(2) as usize],
+                3 => params.bandwidth = Some(Rate::from_bits_per_sec(1_000_000 << self.below(10))),
+                _ => params.diffserv = CLASSES[self.below(5) as usize],
+            }
+            let old = *self.cake.params();
+            let mut tables = Tables::between(&old, &params, old.fwmark != params.fwmark, 512);
+            self.cake.begin(self.now, &params, &mut tables);
+            while !self.cake.finish(&mut tables) {
+                self.proceed(8);
+                let (arriving, leaving) = (self.below(6), self.below(4));
+                for _ in 0..arriving {
+                    self.put();
+                }
+                for _ in 0..leaving {
+                    self.get();
+                }
+                let micros = self.below(200);
+                self.now += Duration::from_micros(micros.into());
+            }
+            assert_eq!(self.cake.params().diffserv.mode().tins, self.cake.tins.len());
+        }
+    }
+
+    /// Each flow in its order, each packet somewhere, whatever changes while it waits.
+    #[test]
+    fn nothing_is_lost_or_overtaken_in_a_change() {
+        let (mut moved_through, mut delivered) = (0, 0);
+        for seed in 0..30 * super::super::super::soak() {
+            let bandwidth = Some(Rate::from_bits_per_sec(20_000_000));
+            let mut bench = Bench::new(seed, &Params { bandwidth, ..Params::default() });
+            for _ in 0..60 {
+                let (arriving, leaving) = (bench.below(40), bench.below(30));
+                for _ in 0..arriving {
+                    bench.put();
+                }
+                for _ in 0..leaving {
+                    bench.get();
+                    let micros = bench.below(400);
+                    bench.now += Duration::from_micros(micros.into());
+                }
+                let waiting = bench.cake.len();
+                bench.change();
+                moved_through += waiting;
+                bench.check();
+            }
+            let doomed = &mut bench.doomed;
+            bench.cake.flush(&mut |id, _| doomed.push(id));
+            bench.check();
+            assert!(bench.cake.is_empty());
+            delivered += bench.delivered;
+        }
+        assert!(moved_through > 30_000 && delivered > 10_000, "{moved_through} {delivered}");
+    }
+
+    #[test]
+    fn a_flush_finds_what_has_not_moved_yet() {
+        let mut bench = Bench::new(1, &Params::default());
+        (0..100).for_each(|_| bench.put());
+        let new = Params { diffserv: Diffserv::BestEffort, ..Params::default() };
+        let mut tables = Tables::between(&Params::default(), &new, false, 512);
+        bench.cake.begin(bench.now, &new, &mut tables);
+        assert!((1..=10).contains(&bench.proceed(10)));
+        assert!(bench.cake.is_moving() && !bench.cake.finish(&mut tables));
+        let doomed = &mut bench.doomed;
+        bench.cake.flush(&mut |id, _| doomed.push(id));
+        bench.check();
+        assert!(bench.cake.finish(&mut tables) && tables.tins.is_some(), "the old tins go back");
+    }
+
+    const MODES: [FlowMode; 8] = [
+        FlowMode::FlowBlind,
+        FlowMode::SrcHost,
+        FlowMode::DstHost,
+        FlowMode::Hosts,
+        FlowMode::Flows,
+        FlowMode::DualSrcHost,
+        FlowMode::DualDstHost,
+        FlowMode::TripleIsolate,
+    ];
+    const CLASSES: [Diffserv; 5] = [
+        Diffserv::BestEffort,
+        Diffserv::Precedence,
+        Diffserv::Diffserv3,
+        Diffserv::Diffserv4,
+        Diffserv::Diffserv8,
+    ];
+}
