@@ -16,7 +16,7 @@ setup: ## install the Debian packages that building and testing need (says which
 build: setup ## the release binaries
 	$(CARGO) build --release --locked --workspace
 
-demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake: table and plot in target/demo/ (root)
+demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake, and a NIC's ring: tables, plots in target/demo/ (root)
 	$(RELEASE)/demo --weir $(RELEASE)/weir --out target/demo
 
 hwtests: build ## three field experiments on a modelled card, the fault, then the cure: report in target/hwtests/ (root, 10 minutes)

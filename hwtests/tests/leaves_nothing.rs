@@ -32,16 +32,35 @@ fn interrupted_at_any_stage() {
 }
 
 #[test]
-fn killed() {
-    let mut demo = Demo::start(&["--seconds", "600"]);
-    demo.wait_for("s left");
-    demo.signal(Signal::KILL);
-    assert_eq!(demo.end().0.signal(), Some(Signal::KILL.as_raw()));
-    let deadline = now() + Duration::from_secs(20);
-    while !demo.left_behind().is_empty() && now() < deadline {
-        nap(Duration::from_millis(20));
+fn interrupted_before_the_nic_at_any_stage() {
+    for (stage, signal) in [
+        ("starting", Signal::TERM),
+        ("idle ping", Signal::INT),
+        ("slow start", Signal::HUP),
+        ("s left", Signal::INT),
+    ] {
+        let mut demo = Demo::start(&["--part", "nic", "--seconds", "600"]);
+        demo.wait_for(stage);
+        demo.signal(signal);
+        let (status, errors) = demo.end();
+        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{stage}: {errors}");
+        assert_eq!(demo.left_behind(), Vec::<String>::new(), "{stage}");
     }
-    assert_eq!(demo.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn killed() {
+    for part in ["link", "nic"] {
+        let mut demo = Demo::start(&["--part", part, "--seconds", "600"]);
+        demo.wait_for("s left");
+        demo.signal(Signal::KILL);
+        assert_eq!(demo.end().0.signal(), Some(Signal::KILL.as_raw()));
+        let deadline = now() + Duration::from_secs(20);
+        while !demo.left_behind().is_empty() && now() < deadline {
+            nap(Duration::from_millis(20));
+        }
+        assert_eq!(demo.left_behind(), Vec::<String>::new(), "{part}");
+    }
 }
 
 #[test]
