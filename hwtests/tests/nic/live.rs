@@ -1,9 +1,10 @@
 //! Two threads under the real clock: one turns weir, one is the card.
 //!
 //! A thread that was away for more than 50 us cannot send, or complete: idle time of the wire that overlaps such a gap
-//! of either thread does not count. What does must be short whatever else the machine does. How long frames take says
-//! something of weir only where both threads run most of the time, since weir cannot tell a card's thread that was away
-//! from a card that is late.
+//! of either thread does not count. What does must be short whatever else the machine does. weir cannot tell a card's
+//! thread that was away from a card that completes in batches, so that the longest time that one was counts as a batch
+//! period B in the bar of how long frames take: two windows, four frame times and 2 B. Runs in which threads are away
+//! for a tenth of the time say nothing of it.
 
 use crate::rig::{Behind, FULL, Live, Rig, card, ms};
 use dpdk::testing::eal;
@@ -11,7 +12,7 @@ use engine::completion::source::Source;
 use shaper::time::Duration;
 use sim::nic::{Config, on_wire};
 
-/// Idle for no more than a hundredth of the run; half of all frames out within two windows and four frame times.
+/// Idle for no more than a hundredth of the run; half of all frames out within the bar.
 #[test]
 fn the_wire_is_busy_and_the_ring_is_short() {
     let eal = eal();
@@ -21,14 +22,14 @@ fn the_wire_is_busy_and_the_ring_is_short() {
             let (rig, live) = Rig::new(&eal, behind, config, None).live(ms(200), ms(300));
             Report::new(&rig, &live).check("no governor", behind, rate);
             rig.finish();
-            let bound = 200_000 + 4 * u64::from(on_wire(FULL)) * 8_000_000_000 / rate;
+            let bound = Duration::from_nanos(200_000 + 4 * u64::from(on_wire(FULL)) * 8_000_000_000 / rate);
             let kept = (0..REPEATS).any(|_| {
                 let rig = Rig::new(&eal, behind, config, Some(Source::Held));
                 let (rig, live) = rig.live(ms(1_000), ms(1_000));
                 let report = Report::new(&rig, &live);
                 report.check("governor", behind, rate);
                 rig.finish();
-                report.away > MOSTLY_THERE || report.p50 <= Duration::from_nanos(bound)
+                report.away > MOSTLY_THERE || report.p50 <= bound + live.longest + live.longest
             });
             assert!(kept, "{behind:?} at {rate} bit/s: frames take longer in {REPEATS} runs");
         }
@@ -45,6 +46,7 @@ struct Report {
     /// How often a thread was away, and for which share of the run.
     gaps: usize,
     away: f64,
+    longest: Duration,
 }
 
 impl Report {
@@ -59,13 +61,14 @@ impl Report {
             p99: truth.residence(99.0),
             gaps: live.away.len(),
             away: part(away),
+            longest: live.longest,
         }
     }
 
     fn check(&self, what: &str, behind: Behind, rate: u64) {
         println!(
             "{behind:?}, {} Mbit/s, {what}: {:.2} % of the wire, idle outside gaps {:.3} %, residence p50 {} us, \
-             p99 {} us; {} gaps, {:.1} % of the run",
+             p99 {} us; {} gaps, {:.1} % of the run, the longest {} us",
             rate / 1_000_000,
             100.0 * self.share,
             100.0 * self.idle,
@@ -73,6 +76,7 @@ impl Report {
             self.p99.as_micros(),
             self.gaps,
             100.0 * self.away,
+            self.longest.as_micros(),
         );
         assert!(self.share > 0.0 && self.idle <= 0.01, "the wire was idle while both threads ran");
     }

@@ -154,9 +154,12 @@ impl<'a> Rig<'a> {
             let (card, its_gaps) = card.join().unwrap().unwrap();
             (card, its_gaps, now)
         });
-        let away = gaps.either(&its_gaps).into_iter().filter(|gap| gap.end > from);
+        let all = gaps.either(&its_gaps);
+        let longest = all.iter().map(|gap| gap.end.since(gap.start)).max().unwrap_or(Duration::ZERO);
+        let away = all.into_iter().filter(|gap| gap.end > from);
         let away = away.map(|gap| gap.start.max(from)..gap.end).collect();
-        (Self { eal, weir, card, now, ports, answers, rng, next_gap }, Live { away, span: now.since(from) })
+        let live = Live { away, longest, span: now.since(from) };
+        (Self { eal, weir, card, now, ports, answers, rng, next_gap }, live)
     }
 
     /// Gives up what waits, lets the card send what it has, and asserts that weir has seen it complete and that every
@@ -231,6 +234,8 @@ impl Behind {
 pub struct Live {
     /// When one of the two threads was away.
     pub away: Vec<Span>,
+    /// The longest time that one was, also before the measurement.
+    pub longest: Duration,
     /// How long was measured.
     pub span: Duration,
 }

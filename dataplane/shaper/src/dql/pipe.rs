@@ -192,10 +192,12 @@ impl Pipe {
         self.descend(probe.steps + 1, enough);
     }
 
-    /// To 7/8, then 6/8, then half of what is known to be enough, unless it is below `enough` anyway.
+    /// To 7/8, then 6/8, then half of what is known to be enough, unless it is below `enough` anyway, or
+    /// the delay is below what polls can tell: a batch above `enough` would have it go on for ever, with
+    /// a single frame in flight.
     fn descend(&mut self, steps: u32, enough: u32) {
         let ([.., rate], [.., delay], [.., batch]) = (self.rate, self.delay, self.batch);
-        if floor(self.rate(), delay, batch) <= enough {
+        if floor(self.rate(), delay, batch) <= enough || delay <= self.grain.as_nanos() {
             self.next_epoch();
         } else {
             let limit = bytes(rate, delay, 8 - (1 << steps.min(2)), 8);
@@ -247,3 +249,29 @@ const SECOND: u128 = 1_000_000_000;
 
 /// Over which a rate is measured: long against two polls, so that their jitter is a thousandth.
 const INTERVAL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 Mbit/s with frames of 1538 bytes, one in flight, after a batch of 18 was seen: whatever the delay, the
+    /// floor stays above `enough`.
+    #[test]
+    fn a_probe_ends_though_a_batch_keeps_the_floor_up() {
+        let (frame, took, enough) = (1_538, Duration::from_nanos(123_040), 3_076);
+        let mut pipe = Pipe::new(Instant::ZERO, Duration::from_millis(500), Duration::from_nanos(12_500));
+        let mut now = Instant::ZERO;
+        let mut step = |pipe: &mut Pipe, batch: u32| {
+            let submitted = now;
+            pipe.submitted(now);
+            now += took;
+            pipe.delivered(now, frame, 1);
+            pipe.returned(now, submitted, batch, enough);
+        };
+        (0..100).for_each(|_| step(&mut pipe, 18 * frame));
+        pipe.backlogged(Duration::from_millis(500), enough);
+        assert!(pipe.probing().is_some() && pipe.floor() > enough);
+        (0..32).for_each(|_| step(&mut pipe, frame));
+        assert_eq!(pipe.probing(), None);
+    }
+}
