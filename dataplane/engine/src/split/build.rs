@@ -177,7 +177,16 @@ fn is_intact(packet: &Mbuf, head: &[u8], plan: &Plan<'_>) -> bool {
     let mut headers = head_of();
     let sum = Checksums::Software(sum_from(packet, u32::from(plan.header_len())));
     let written = whole.write(0, sum, &mut headers).map(usize::from);
-    whole.pieces() == 1 && written.is_some_and(|len| headers.get(..len) == head.get(..len))
+    let written = written.and_then(|len| headers.get(..len).zip(head.get(..len)));
+    whole.pieces() == 1 && written.is_some_and(|(written, read)| are_alike(written, read))
+}
+
+/// Whether headers are the same, where a checksum of 0 may also be written as 0xffff (RFC 1624): hosts
+/// differ in that, once in 65536 packets.
+fn are_alike(a: &[u8], b: &[u8]) -> bool {
+    let is_zero = |word: &[u8]| matches!(word, [0, 0] | [0xff, 0xff]);
+    let words = a.chunks(2).zip(b.chunks(2));
+    a.len() == b.len() && words.into_iter().all(|(a, b)| a == b || (is_zero(a) && is_zero(b)))
 }
 
 /// Sum over the packet from an offset on.
@@ -189,4 +198,17 @@ fn sum_from(packet: &Mbuf, offset: u32) -> Sum {
         at += chunk.len();
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_alike;
+
+    #[test]
+    fn either_zero_is_zero() {
+        assert!(are_alike(&[1, 2, 0, 0, 5, 6], &[1, 2, 0xff, 0xff, 5, 6]));
+        assert!(!are_alike(&[1, 2, 0, 0], &[1, 2, 0, 1]));
+        assert!(!are_alike(&[1, 0, 0, 4], &[1, 0xff, 0xff, 4]), "not across words");
+        assert!(!are_alike(&[1, 2], &[1, 2, 0, 0]));
+    }
 }
