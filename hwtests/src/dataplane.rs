@@ -23,6 +23,8 @@ use shaper::rng::SplitMix;
 use shaper::time::Duration;
 use shaper::units::Rate;
 
+use crate::forwarder::RuntimeFolder;
+
 /// What a direction of a file with these keys (as inside an inline table) means.
 ///
 /// # Errors
@@ -104,16 +106,25 @@ impl Way<'_> {
     }
 }
 
+/// The runtime folder of [`eal`], which it does not take away whole. The process that started this one does; should that
+/// have been killed, this one must.
+pub fn runtime_folder() -> RuntimeFolder {
+    RuntimeFolder::of(&prefix())
+}
+
+fn prefix() -> String {
+    format!("hwtests-rig-{}", parent_id())
+}
+
 /// The EAL of a rig without hugepages, its lcores as given (`--lcores`), in a process of its own; its runtime folder is
 /// named after the process that started it.
 ///
 /// # Errors
 /// What DPDK refuses.
 pub fn eal(lcores: &str) -> Result<Eal> {
-    let prefix = format!("hwtests-rig-{}", parent_id());
     let arguments =
         ["--no-huge", "-m", "512", "--no-shconf", "--no-pci", "--no-telemetry", "--lcores", lcores];
-    let config = arguments.iter().fold(EalConfig::new(prefix), |config, argument| config.arg(*argument));
+    let config = arguments.iter().fold(EalConfig::new(prefix()), |config, argument| config.arg(*argument));
     Eal::init(&config).context("DPDK does not start")
 }
 

@@ -147,6 +147,7 @@ pub struct Record {
 pub fn run(spec: &Spec, interrupt: &Interrupt) -> Result<()> {
     let mark = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, Arc::clone(&mark)).context("cannot handle SIGUSR1")?;
+    let _runtime = dataplane::runtime_folder();
     let eal = dataplane::eal("0")?;
     let mut rig = Rig::build(&eal, &spec.interfaces, &spec.plan)?;
     println!("ready");

@@ -259,6 +259,7 @@ pub fn run(
         sizes.iter().all(|size| *size == IMIX || (64..=9000).contains(size)),
         "sizes are 64 to 9000, or 0"
     );
+    let _runtime = dataplane::runtime_folder();
     let eal = dataplane::eal("0")?;
     for size in sizes {
         print(&serde_json::to_string(&search(&eal, keys.as_ref(), *size, trial_ms, interrupt)?)?);
