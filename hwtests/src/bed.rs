@@ -1,14 +1,13 @@
 //! The kernel's side of a rig: two namespaces, and weir (or the bare wire) between them.
 
 use std::process::{self, Command};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::clock::now;
 use crate::forwarder::{Forwarder, Program, Setup, poll_cpu, tap};
 use crate::iperf::Host;
 use crate::netns::{InterfaceBytes, Netns};
+use crate::ping::await_answer;
 use crate::process::run as run_command;
 use crate::rig::pci::{Bus, Taken};
 use crate::rig::{Kind, VethDriver};
@@ -68,7 +67,7 @@ impl Bed {
             host.set_up(interface, &format!("{}/24", ADDRESSES[at]))?;
         }
         let bed = Self { forwarder, _home: home, _port: taken, hosts, interfaces };
-        bed.await_path(run)?;
+        await_answer(&bed.hosts[0], ADDRESSES[1], "the forwarder", run.interrupt)?;
         Ok(bed)
     }
 
@@ -85,19 +84,6 @@ impl Bed {
     /// Bytes that each end has had from its interface.
     pub fn bytes(&self) -> Result<[InterfaceBytes; 2]> {
         Ok([self.hosts[0].bytes(&self.interfaces[0])?, self.hosts[1].bytes(&self.interfaces[1])?])
-    }
-
-    fn await_path(&self, run: &Run<'_>) -> Result<()> {
-        let end = now() + PATH_TIMEOUT;
-        loop {
-            run.interrupt.check()?;
-            let mut ping = self.hosts[0].command("ping");
-            match run_command(ping.args(["-n", "-c", "1", "-W", "1", ADDRESSES[1]])) {
-                Ok(_) => return Ok(()),
-                Err(_) if now() < end => {}
-                Err(error) => return Err(error).context("no packet passes the forwarder"),
-            }
-        }
     }
 }
 
@@ -163,5 +149,4 @@ fn from(home: Option<&Netns>, interface: &str, host: &Netns) -> Result<()> {
 }
 
 /// TEST-NET-1 (RFC 5737); exist inside the namespaces only.
-const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
-const PATH_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::bed::ADDRESSES;
 use crate::clock::{now, unix_seconds};
 use crate::forwarder::RuntimeFolder;
 use crate::iperf::{Host, Load, Received, Transfer};
 use crate::model::{Plan, Record, Spec};
 use crate::netns::Netns;
-use crate::ping::{Pinger, Sample, lost};
-use crate::process::{Process, Signal, command, run as run_command, typed};
+use crate::ping::{Pinger, Sample, await_answer, lost};
+use crate::process::{Process, Signal, command, typed};
 use crate::scenario::{Curve, Measured, Plot, Run, Samples};
 use crate::stats::{jain, median, quantile};
 use crate::traffic::{CONGESTION, IDLE, OMIT, SETTLE};
@@ -211,21 +212,8 @@ impl ModelBed {
             host.take(interface, &format!("{address}/24"))?;
         }
         let bed = Self { child, hosts, record: spec.record, typed, _runtime: runtime };
-        bed.await_path(run)?;
+        await_answer(&bed.hosts[0], ADDRESSES[1], "the model rig", run.interrupt)?;
         Ok(bed)
-    }
-
-    fn await_path(&self, run: &Run<'_>) -> Result<()> {
-        let end = now() + PATH_TIMEOUT;
-        loop {
-            run.interrupt.check()?;
-            let mut ping = self.hosts[0].command("ping");
-            match run_command(ping.args(["-n", "-c", "1", "-W", "1", ADDRESSES[1]])) {
-                Ok(_) => return Ok(()),
-                Err(_) if now() < end => {}
-                Err(error) => return Err(error).context("no packet passes the model rig"),
-            }
-        }
     }
 
     fn transfers(&self, run: &Run<'_>, groups: &[Streams]) -> Result<Vec<Transfer>> {
@@ -256,11 +244,8 @@ impl ModelBed {
     }
 }
 
-/// TEST-NET-1 (RFC 5737); exist inside the namespaces only.
-const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const FIRST_PORT: u16 = 5201;
 const PING_INTERVAL: Duration = Duration::from_millis(10);
-const PATH_TIMEOUT: Duration = Duration::from_secs(10);
 /// A full ring and a few retransmissions of iperf3's own control connection.
 const LATE: Duration = Duration::from_secs(20);
 static WIRE: Plot = Plot {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::clock::{Interrupt, now};
 use crate::netns::Netns;
-use crate::process::{Process, Signal};
+use crate::process::{Process, Signal, run};
 
 /// One answered echo request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +25,24 @@ impl Sample {
         self.received - self.rtt_ms / 1e3
     }
 }
+
+/// Waits until `address` answers a host, 10 s at most.
+///
+/// # Errors
+/// Interrupted, or the time is up: `what` lets no packet pass.
+pub fn await_answer(from: &Netns, address: &str, what: &str, interrupt: &Interrupt) -> Result<()> {
+    let end = now() + PATH_TIMEOUT;
+    loop {
+        interrupt.check()?;
+        match run(from.command("ping").args(["-n", "-c", "1", "-W", "1", address])) {
+            Ok(_) => return Ok(()),
+            Err(_) if now() < end => {}
+            Err(error) => return Err(error).context(format!("no packet passes {what}")),
+        }
+    }
+}
+
+const PATH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running `ping` and the answers that it has had.
 #[derive(Debug)]

@@ -282,6 +282,13 @@ pub fn disciplines(rig: &Rig) -> Vec<Case> {
     ]
 }
 
+/// The same, and the bare wire beside them.
+pub fn disciplines_and_wire(rig: &Rig) -> Vec<Case> {
+    let mut cases = disciplines(rig);
+    cases.push(Case::testpmd());
+    cases
+}
+
 impl Measured {
     /// Adds a value of which less is better.
     pub fn lower(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {

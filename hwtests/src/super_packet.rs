@@ -9,6 +9,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use shaper::rng::{Rng, SplitMix};
+pub use shaper::wire::tcp::{ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
 
 use crate::tap::VNET_HEADER_LEN;
 
@@ -417,23 +418,6 @@ const GSO_UDP_L4: u8 = 5;
 const GSO_UDP_TUNNEL_IPV4: u8 = 0x20;
 const GSO_UDP_TUNNEL_IPV6: u8 = 0x40;
 const GSO_ECN: u8 = 0x80;
-
-/// Flags of TCP (RFC 9293, 3.1).
-pub const FIN: u8 = 0x01;
-/// Opens a connection.
-pub const SYN: u8 = 0x02;
-/// Aborts one.
-pub const RST: u8 = 0x04;
-/// Asks for delivery to the program.
-pub const PSH: u8 = 0x08;
-/// Says that the acknowledgment number counts.
-pub const ACK: u8 = 0x10;
-/// Says that the urgent pointer counts.
-pub const URG: u8 = 0x20;
-/// Echoes a congestion mark (RFC 3168).
-pub const ECE: u8 = 0x40;
-/// Answers an echo.
-pub const CWR: u8 = 0x80;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Bar, Bound, Case, Is, Measured, Plot, Run, Samples, Scenario, Sense, WITH_KERNEL, disciplines};
+use super::{
+    Bar, Bound, Is, Measured, Plot, Run, Samples, Scenario, Sense, WITH_KERNEL, disciplines_and_wire,
+};
 use crate::bed::Bed;
 use crate::clock::{now, unix_seconds};
 use crate::ping::{Pinger, Sample};
@@ -23,16 +25,10 @@ pub static SCENARIO: Scenario = Scenario {
     seconds: 1,
     repeats: 3,
     takes: |seconds| 3 * (seconds + 1) + 3,
-    cases,
+    cases: disciplines_and_wire,
     measure,
     bars,
 };
-
-fn cases(rig: &Rig) -> Vec<Case> {
-    let mut cases = disciplines(rig);
-    cases.push(Case::testpmd());
-    cases
-}
 
 fn measure(run: &mut Run<'_>) -> Result<Measured> {
     let bed = Bed::new(run, "")?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::latency::{PING, RATE};
-use super::{Bar, Bound, Case, Curve, Is, Measured, Run, Scenario, Sense, WITH_KERNEL, disciplines};
+use super::{Bar, Bound, Curve, Is, Measured, Run, Scenario, Sense, WITH_KERNEL, disciplines_and_wire};
 use crate::bed::Bed;
 use crate::rig::Rig;
 use crate::stats::{jain, median, quantile};
@@ -20,16 +20,10 @@ pub static SCENARIO: Scenario = Scenario {
     seconds: 6,
     repeats: 2,
     takes: |seconds| 3 * (seconds + 4) + 3,
-    cases,
+    cases: disciplines_and_wire,
     measure,
     bars,
 };
-
-fn cases(rig: &Rig) -> Vec<Case> {
-    let mut cases = disciplines(rig);
-    cases.push(Case::testpmd());
-    cases
-}
 
 fn measure(run: &mut Run<'_>) -> Result<Measured> {
     let bed = Bed::new(run, "")?;
