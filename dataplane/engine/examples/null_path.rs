@@ -30,6 +30,7 @@ use dpdk::{Burst, Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig, RxQu
 use engine::classify::{Classifier, Wants};
 use engine::clock::Clock;
 use engine::completion::source::{Nudge, Source};
+use engine::delays::{Recorder, tins};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::gate::{self, Gate};
@@ -37,7 +38,6 @@ use engine::mailbox::{self, Command, Control};
 use engine::page::{DirectionPage, Page};
 use engine::plan::GovernorPlan;
 use engine::pool;
-use engine::sojourn::Sojourn;
 use engine::worker::Worker;
 use shaper::flow::dissect::dissect;
 use shaper::flow::hash::FlowHasher;
@@ -101,7 +101,7 @@ impl Bench {
         let ring = tx.ring();
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
         let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2))
-            .recording(Sojourn::new(&params));
+            .recording(Recorder::new(tins(&params)));
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
         let settings = Settings { link_down_hold: Duration::from_millis(1_000), ..Settings::default() };
         let mut direction = Direction::new(rx, tx, classifier, egress, settings, pool);
