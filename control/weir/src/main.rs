@@ -5,6 +5,7 @@ mod carries;
 mod check;
 mod cli;
 mod command;
+mod hist;
 mod history;
 mod leftover;
 mod live;
@@ -19,6 +20,7 @@ mod show;
 mod signals;
 mod socket;
 mod taken;
+mod telemetry;
 
 use clap::Parser;
 use cli::{Cli, Command};

@@ -78,6 +78,18 @@ pub const fn highest(cell: usize) -> u64 {
     (((cell - (octave << HALF_BITS)) as u64 + 1) << (octave as u32 + UNIT_BITS)) - 1
 }
 
+/// The cell that a time counts in.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell(usize);
+
+impl Cell {
+    /// That of `time`.
+    #[inline]
+    pub const fn of(time: Duration) -> Self {
+        Self(cell(time.as_nanos()))
+    }
+}
+
 /// The cell that a number of nanoseconds counts in.
 #[inline]
 const fn cell(nanos: u64) -> usize {
@@ -97,12 +109,16 @@ impl Recorder {
         self.tins.len()
     }
 
-    /// Notes that `packets` packets of `tin` took `time`.
+    /// Notes that a packet of `tin` took `time`.
     #[inline]
-    pub fn record(&mut self, tin: u8, time: Duration, packets: u32) {
-        if let Some(count) =
-            self.tins.get_mut(usize::from(tin)).and_then(|tin| tin.get_mut(cell(time.as_nanos())))
-        {
+    pub fn record(&mut self, tin: u8, time: Duration) {
+        self.add(tin, Cell::of(time), 1);
+    }
+
+    /// Notes that `packets` packets of `tin` took so long.
+    #[inline]
+    pub fn add(&mut self, tin: u8, Cell(cell): Cell, packets: u32) {
+        if let Some(count) = self.tins.get_mut(usize::from(tin)).and_then(|tin| tin.get_mut(cell)) {
             *count = count.saturating_add(packets);
         }
     }
@@ -266,7 +282,7 @@ mod tests {
         for part in 0..10 {
             let mut recorder = fq_codel();
             for step in 1..=1_000 {
-                recorder.record(0, Duration::from_micros(part * 1_000 + step), 1);
+                recorder.record(0, Duration::from_micros(part * 1_000 + step));
             }
             total.add(&recorder);
         }
@@ -301,9 +317,9 @@ mod tests {
     #[test]
     fn each_tin_has_its_own() {
         let mut recorder = Recorder::new(tins(&Params::Cake(cake::Params::default())));
-        recorder.record(2, Duration::from_millis(5), 1);
-        recorder.record(7, Duration::from_millis(9), 3);
-        recorder.record(8, Duration::from_millis(1), 1);
+        recorder.record(2, Duration::from_millis(5));
+        (0..3).for_each(|_| recorder.record(7, Duration::from_millis(9)));
+        recorder.record(8, Duration::from_millis(1));
         let mut total = Totals::default();
         assert_eq!(total.of_all(), Percentiles::default());
         total.add(&recorder);
@@ -312,7 +328,7 @@ mod tests {
         recorder.clear();
         total.add(&recorder);
         assert_eq!(total.since(&earlier).of_all(), Percentiles::default(), "cleared");
-        recorder.record(7, Duration::from_millis(9), 2);
+        (0..2).for_each(|_| recorder.record(7, Duration::from_millis(9)));
         total.add(&recorder);
         let since = total.since(&earlier);
         assert_eq!((since.of_tin(2).packets, since.of_tin(7).packets), (0, 2));
@@ -324,10 +340,9 @@ mod tests {
         let mut recorder = fq_codel();
         let times = [Duration::ZERO, Duration::from_nanos(1), LONGEST, Duration::MAX];
         let info = measure(|| {
-            times.iter().for_each(|time| recorder.record(0, *time, 1));
-            recorder.record(0, Duration::MAX, u32::MAX);
+            times.iter().for_each(|time| recorder.record(0, *time));
             recorder.clear();
-            times.iter().for_each(|time| recorder.record(0, *time, 1));
+            times.iter().for_each(|time| recorder.record(0, *time));
         });
         assert_eq!(info.count_total, 0);
         let mut total = Totals::default();

@@ -165,7 +165,7 @@ impl<P> Egress<P> {
             None => None,
             Some(delivery) => {
                 self.control_went_last = false;
-                self.sojourn.record(delivery.tin, now.since(delivery.enqueued), 1);
+                self.sojourn.record(delivery.tin, now.since(delivery.enqueued));
                 Some(delivery)
             }
         }

@@ -7,7 +7,7 @@
 //!
 //! [`Completions`]: crate::completion::Completions
 
-use crate::delays::Recorder;
+use crate::delays::{Cell, Recorder};
 use crate::outbox::{Outbox, Stamp};
 use shaper::time::{Duration, Instant};
 use std::ops::Range;
@@ -43,21 +43,21 @@ impl Flying {
         }
         let mut at = first;
         for (index, packet) in outbox.as_slice().iter().enumerate() {
-            self.put(at, outbox.stamp(index), done);
+            self.put(at, outbox.stamp(index));
             let end = at + u64::from(packet.nb_segs());
-            (at + 1..end).for_each(|at| self.put(at, Stamp::NONE, done));
+            (at + 1..end).for_each(|at| self.put(at, Stamp::NONE));
             at = end;
+        }
+        let room = done + self.stamps.len() as u64;
+        if at > room {
+            self.unrecorded += at - room.max(first);
         }
     }
 
     #[inline]
-    fn put(&mut self, at: u64, stamp: Stamp, done: u64) {
-        let length = self.stamps.len() as u64;
-        let place = (at & (length - 1)) as usize;
+    fn put(&mut self, at: u64, stamp: Stamp) {
+        let place = self.place(at);
         if let Some(place) = self.stamps.get_mut(place) {
-            if at >= done + length && *place != Stamp::NONE {
-                self.unrecorded += 1;
-            }
             *place = stamp;
         }
     }
@@ -66,17 +66,15 @@ impl Flying {
     /// of the next that will be offered.
     #[inline]
     pub(crate) fn landed(&mut self, now: Instant, seen: Range<u64>, offered: u64, residence: Duration) {
-        let (mut run, mut tin) = (0, Stamp::NONE.tin());
+        if self.stamps.is_empty() {
+            return;
+        }
+        let residence = Cell::of(residence);
         for at in self.kept(seen, offered) {
             let stamp = self.stamp(at);
-            self.total.record(stamp.tin(), stamp.age(now), 1);
-            if stamp.tin() != tin {
-                self.residence.record(tin, residence, run);
-                (run, tin) = (0, stamp.tin());
-            }
-            run += 1;
+            self.residence.add(stamp.tin(), residence, 1);
+            self.total.record(stamp.tin(), stamp.age(now));
         }
-        self.residence.record(tin, residence, run);
     }
 
     /// Packets were handed over `now`, and no more will be seen of them.
@@ -85,7 +83,7 @@ impl Flying {
         if self.stamps.is_empty() {
             return;
         }
-        stamps.for_each(|stamp| self.total.record(stamp.tin(), stamp.age(now), 1));
+        stamps.for_each(|stamp| self.total.record(stamp.tin(), stamp.age(now)));
     }
 
     /// Nobody will see these descriptors complete.
@@ -95,7 +93,8 @@ impl Flying {
         self.unrecorded += packets as u64;
     }
 
-    /// Packets of tins that were in the ring and whose completion was not seen: they are in no histogram.
+    /// Packets that were in the ring and that no histogram has: their completion was not seen, or there were
+    /// more than stamps, which counts descriptors.
     pub(crate) const fn unrecorded(&self) -> u64 {
         self.unrecorded
     }
@@ -115,8 +114,12 @@ impl Flying {
 
     #[inline]
     fn stamp(&self, at: u64) -> Stamp {
-        let place = (at & (self.stamps.len() as u64).wrapping_sub(1)) as usize;
-        self.stamps.get(place).copied().unwrap_or(Stamp::NONE)
+        self.stamps.get(self.place(at)).copied().unwrap_or(Stamp::NONE)
+    }
+
+    #[inline]
+    const fn place(&self, at: u64) -> usize {
+        at as usize & self.stamps.len().wrapping_sub(1)
     }
 }
 

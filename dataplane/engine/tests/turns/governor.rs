@@ -325,7 +325,7 @@ fn the_histograms_tell_what_happened() {
     rig.worker.exchange_histograms(&mut page);
     let mut total = Total::default();
     total.add(&page.flight[0]);
-    let [limit, in_flight, residence, batch, lateness] = Kind::ALL.map(|kind| total.of(kind));
+    let [limit, in_flight, batch, residence, lateness] = Kind::ALL.map(|kind| total.of(kind));
     assert!(limit.max <= 6_100 && in_flight.max <= 6_056 + 1_514, "{limit:?} {in_flight:?}");
     assert!((8_000..8_300).contains(&residence.count), "one for each frame: {residence:?}");
     assert!(residence.p50 < 800_000 && residence.p50 > 120_000, "{residence:?}");

@@ -1,0 +1,9 @@
+//! What goes out to those who watch.
+//!
+//! * [`delays`]: every histogram of how long packets took, as one document.
+//! * [`formats`]: the same for people and for the tools of HdrHistogram.
+//! * [`plot`]: the same as curves.
+
+pub mod delays;
+pub mod formats;
+pub mod plot;
