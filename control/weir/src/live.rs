@@ -312,7 +312,7 @@ impl Live {
         let words: Vec<_> = path.split('.').collect();
         let links = &self.current.links;
         let (index, rest) = match (words.as_slice(), links.as_slice()) {
-            ([table @ ("engine" | "eal"), rest @ ..], _) if !rest.is_empty() => {
+            ([table @ ("engine" | "eal" | "api"), rest @ ..], _) if !rest.is_empty() => {
                 return Ok([*table].iter().chain(rest).map(|word| (*word).to_owned()).collect());
             }
             // A link's name may have dots.
