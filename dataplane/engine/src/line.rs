@@ -413,7 +413,7 @@ impl LineWorker {
     }
 
     fn empty_page(&mut self) -> Page {
-        let mut page = self.page.next();
+        let mut page = self.page.successor();
         if page.delays.is_empty() {
             // The worker has them still, and has not answered.
             page.delays = self.tins.iter().copied().map(ByKind::<Recorder>::new).collect();

@@ -72,7 +72,7 @@ impl Page {
     /// An empty page to be filled by the worker that filled this one, with the histograms of packets of this
     /// one: their memory is there, so that the worker meets no page fault in it.
     #[must_use]
-    pub fn next(&mut self) -> Self {
+    pub fn successor(&mut self) -> Self {
         let mut delays = std::mem::take(&mut self.delays);
         delays.iter_mut().for_each(ByKind::clear);
         let flight = self.flight.iter().map(Flight::like).collect();

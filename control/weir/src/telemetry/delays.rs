@@ -3,6 +3,7 @@
 //! Cumulative since the start, or of the last complete window of ten seconds ([`Windows`]). Its JSON is
 //! stable: programs read it, and `weir hist` makes all other formats of it.
 
+use crate::events::now;
 use crate::observe::{Instance, Place};
 use engine::completion::source::Source;
 use engine::delays::{ByKind, Totals, quantile};
@@ -13,7 +14,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// All histograms of a time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -222,8 +222,7 @@ impl Delays {
     /// What was added since `earlier`, an older document of the same instance: an interval.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let older =
-            |delay: &Delay| earlier.histograms.iter().find(|older| older.is_of_the_same(delay));
+        let older = |delay: &Delay| earlier.histograms.iter().find(|older| older.is_of_the_same(delay));
         let since = |delay: &Delay| delay.since(older(delay).map_or(&[], |older| &older.buckets));
         Self {
             at: self.at,
@@ -365,11 +364,6 @@ fn mean(buckets: &[(u64, u64)], count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum / count as f64 }
 }
 
-#[allow(clippy::disallowed_methods)] // told to people and programs, no algorithm sees it
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
 /// All tins together, where a word is needed.
 pub const ALL_TINS: &str = "all";
 
@@ -422,11 +416,28 @@ pub mod tests {
         assert_eq!(names(&json), ["at", "histograms", "start", "window", "window_s"]);
         let first = &json["histograms"][0];
         let fields = [
-            "buckets", "count", "direction", "kind", "link", "max", "mean", "min", "p50", "p90", "p99",
-            "p999", "p9999", "tin", "unit", "until",
+            "buckets",
+            "count",
+            "direction",
+            "kind",
+            "link",
+            "max",
+            "mean",
+            "min",
+            "p50",
+            "p90",
+            "p99",
+            "p999",
+            "p9999",
+            "tin",
+            "unit",
+            "until",
         ];
         assert_eq!(names(first), fields);
-        assert_eq!((&first["tin"], &first["unit"], &json["window"]), (&serde_json::Value::Null, &"ns".into(), &"cumulative".into()));
+        assert_eq!(
+            (&first["tin"], &first["unit"], &json["window"]),
+            (&serde_json::Value::Null, &"ns".into(), &"cumulative".into())
+        );
         assert_eq!(serde_json::from_value::<Delays>(json).unwrap(), document);
     }
 
@@ -453,7 +464,8 @@ pub mod tests {
         assert!((delay.mean / mean - 1.0).abs() < 0.005, "{} for {mean}", delay.mean);
         let hdr = delay.to_hdr().unwrap();
         assert_eq!((hdr.len(), delay.count), (100_000, 100_000));
-        for (share, found) in [(0.5, delay.p50), (0.9, delay.p90), (0.999, delay.p999), (0.9999, delay.p9999)] {
+        for (share, found) in [(0.5, delay.p50), (0.9, delay.p90), (0.999, delay.p999), (0.9999, delay.p9999)]
+        {
             let exact = values().nth((share * 100_000.0) as usize - 1).unwrap();
             assert!(found >= exact && found as f64 <= exact as f64 * 1.01, "{share}: {found} for {exact}");
             assert!(hdr.value_at_quantile(share).abs_diff(found) <= found / 500, "{share}");

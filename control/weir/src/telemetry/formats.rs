@@ -38,7 +38,9 @@ fn rows(text: &mut String, kind: Kind, of_one: &[Delay]) {
     for delay in of_one.iter().filter(|delay| delay.kind == kind) {
         let name = match &delay.tin {
             Some(tin) => format!("  {tin}"),
-            None if kind == Kind::Total && delay.until == Until::Submission => "total to submission".to_owned(),
+            None if kind == Kind::Total && delay.until == Until::Submission => {
+                "total to submission".to_owned()
+            }
             None => kind.to_string(),
         };
         let _ = write!(text, "{name:<24}{:>12}", delay.count);
@@ -47,7 +49,7 @@ fn rows(text: &mut String, kind: Kind, of_one: &[Delay]) {
             text.push_str(if seen { "\n" } else { "  the port shows no completions\n" });
             continue;
         }
-        delay.percentiles().iter().for_each(|(_, nanos)| text += &format!("{:>9}", time(*nanos)));
+        delay.percentiles().iter().for_each(|(_, nanos)| text.push_str(&format!("{:>9}", time(*nanos))));
         let _ = writeln!(text, "  {}", bar(&delay.buckets));
     }
 }
@@ -140,14 +142,16 @@ pub fn hgrm(delays: &Delays) -> Result<String> {
 /// A value out of bounds.
 pub fn hgrm_of(delay: &Delay) -> Result<String> {
     let histogram = delay.to_hdr()?;
-    let mut text = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut text =
+        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
     let mut sum = 0;
     for step in histogram.iter_quantiles(TICKS_PER_HALF) {
         sum += step.count_since_last_iteration();
         let value = millis(step.value_iterated_to() as f64);
         let quantile = step.quantile_iterated_to();
         let _ = write!(text, "{value:>12.3} {quantile:>14.12} {sum:>10}");
-        let _ = if quantile < 1.0 { writeln!(text, " {:>14.2}", 1.0 / (1.0 - quantile)) } else { writeln!(text) };
+        let _ =
+            if quantile < 1.0 { writeln!(text, " {:>14.2}", 1.0 / (1.0 - quantile)) } else { writeln!(text) };
     }
     let _ = write!(
         text,
@@ -169,7 +173,9 @@ fn millis(nanos: f64) -> f64 {
 }
 
 fn buckets(histogram: &Histogram<u64>) -> u32 {
-    (histogram.high() / (SUB_BUCKETS << histogram.low().ilog2())).checked_ilog2().map_or(1, |octaves| octaves + 2)
+    (histogram.high() / (SUB_BUCKETS << histogram.low().ilog2()))
+        .checked_ilog2()
+        .map_or(1, |octaves| octaves + 2)
 }
 
 /// The head of an interval log whose first interval begins at `start`, in seconds since 1970.
@@ -245,13 +251,17 @@ pub mod tests {
         use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
         let document = document();
         let log = log_head(document.start) + &log_lines(&document, document.start).unwrap();
-        let body: String = log.lines().filter(|line| !line.starts_with('"')).map(|line| format!("{line}\n")).collect();
+        let body: String =
+            log.lines().filter(|line| !line.starts_with('"')).map(|line| format!("{line}\n")).collect();
         let mut read = Vec::new();
         for entry in IntervalLogIterator::new(body.as_bytes()) {
             let LogEntry::Interval(interval) = entry.unwrap() else { continue };
             let bytes = base64(interval.encoded_histogram());
             let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
-            assert_eq!((interval.start_timestamp(), interval.duration()), (Duration::ZERO, Duration::from_millis(12_500)));
+            assert_eq!(
+                (interval.start_timestamp(), interval.duration()),
+                (Duration::ZERO, Duration::from_millis(12_500))
+            );
             read.push((interval.tag().unwrap().as_str().to_owned(), histogram));
         }
         assert_eq!(read.len(), document.histograms.len());

@@ -29,7 +29,8 @@ pub fn svg(delays: &Delays) -> String {
         let dash = dashes.get(index / COLOURS.len()).copied().unwrap_or_default();
         let _ = writeln!(svg, "<polyline class=\"s{class}\"{dash} points=\"{}\"/>", points.join(" "));
         let (x, y) = (RIGHT + 12.0, TOP + 10.0 + 14.0 * index as f64);
-        let _ = writeln!(svg, "<text class=\"f{class}\" x=\"{x}\" y=\"{y}\">{}</text>", escape(&label(delay)));
+        let _ =
+            writeln!(svg, "<text class=\"f{class}\" x=\"{x}\" y=\"{y}\">{}</text>", escape(&label(delay)));
     }
     if shown.is_empty() {
         let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{TOP}\">no packets</text>");
@@ -72,9 +73,9 @@ struct Axes {
 impl Axes {
     fn new(shown: &[&Delay]) -> Self {
         let most = shown.iter().map(|delay| delay.count).max().unwrap_or(1) as f64;
-        let (low, high) = shown.iter().fold((u64::MAX, 1_000), |(low, high), delay| {
-            (low.min(delay.min), high.max(delay.max))
-        });
+        let (low, high) = shown
+            .iter()
+            .fold((u64::MAX, 1_000), |(low, high), delay| (low.min(delay.min), high.max(delay.max)));
         let low = low.min(high).max(1).ilog10() as i32;
         let high = (high as f64).log10().ceil() as i32;
         Self { nines: (2.0 * most).log10().max(2.0), low, high: high.max(low + 1) }
@@ -100,7 +101,8 @@ impl Axes {
             let x = self.x(at);
             let _ = writeln!(svg, "<path d=\"M{x:.1} {TOP}V{BOTTOM}\"/>");
             let y = BOTTOM + 15.0;
-            let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", percent(at));
+            let _ =
+                writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", percent(at));
         }
         for power in self.low..=self.high {
             let y = self.y(10_f64.powi(power));
@@ -110,7 +112,10 @@ impl Axes {
             let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>");
         }
         let (x, y) = ((LEFT + RIGHT) / 2.0, BOTTOM + 32.0);
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">of the packets took at most</text>");
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">of the packets took at most</text>"
+        );
     }
 }
 
@@ -125,7 +130,8 @@ fn round_time(power: i32) -> String {
     let text = time(nanos);
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
+    let digits =
+        if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
     format!("{digits}{unit}")
 }
 
@@ -184,7 +190,9 @@ mod tests {
     fn each_histogram_with_packets_has_its_curve() {
         let svg = svg(&document());
         assert_eq!(svg.matches("<polyline").count(), 4, "one of five is empty");
-        for wanted in ["home/down Voice sojourn", "99.9%", "99.99%", "1ms", "50%", "prefers-color-scheme:dark"] {
+        for wanted in
+            ["home/down Voice sojourn", "99.9%", "99.99%", "1ms", "50%", "prefers-color-scheme:dark"]
+        {
             assert!(svg.contains(wanted), "no {wanted} in {svg}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
@@ -208,7 +216,10 @@ mod tests {
 
     #[test]
     fn what_stands_on_the_axes_is_short() {
-        assert_eq!([0.0, 2_f64.log10(), 1.0, 2.0, 3.0, 5.0].map(percent), ["0%", "50%", "90%", "99%", "99.9%", "99.999%"]);
+        assert_eq!(
+            [0.0, 2_f64.log10(), 1.0, 2.0, 3.0, 5.0].map(percent),
+            ["0%", "50%", "90%", "99%", "99.9%", "99.999%"]
+        );
         assert_eq!([3, 4, 6, 8, 9, 10].map(round_time), ["1us", "10us", "1ms", "100ms", "1s", "10s"]);
     }
 }
