@@ -271,6 +271,39 @@ pub mod tests {
         assert_eq!(read[3].0, "home.down.Best-Effort.sojourn");
     }
 
+    /// Two intervals, as a reader finds them that shares no code with the writer.
+    #[test]
+    fn an_independent_reader_finds_every_figure_in_the_log() {
+        let first = document();
+        let second = Delays { at: 1_796_000_014.0, start: first.at, window_s: 1.5, ..document() };
+        let mut log = log_head(first.start);
+        for delays in [&first, &second] {
+            log += &log_lines(delays, first.start).unwrap();
+        }
+        let file = std::env::temp_dir().join(format!("weir-hdr-{}.log", std::process::id()));
+        std::fs::write(&file, log).unwrap();
+        let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/hdr-read");
+        let read = std::process::Command::new(reader).arg(&file).output().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(read.status.success(), "{reader}: {}", String::from_utf8_lossy(&read.stderr));
+        let lines = String::from_utf8(read.stdout).unwrap();
+        let found: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let expected: Vec<_> = [&first, &second]
+            .into_iter()
+            .flat_map(|delays| delays.histograms.iter().map(move |delay| (delays, delay)))
+            .map(|(delays, delay)| {
+                let hdr = delay.to_hdr().unwrap();
+                serde_json::json!({
+                    "tag": delay.tag(), "start_s": delays.start, "length_s": delays.window_s, "count": delay.count,
+                    "p50": hdr.value_at_quantile(0.5), "p99": hdr.value_at_quantile(0.99),
+                    "p999": hdr.value_at_quantile(0.999), "max": hdr.max(),
+                })
+            })
+            .collect();
+        assert_eq!(found, expected);
+    }
+
     fn base64(text: &str) -> Vec<u8> {
         let digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
