@@ -299,7 +299,7 @@ mod tests {
         ] {
             assert_eq!(of(&local, host), 403, "{host}");
         }
-        for host in ["", "a b", ":9118"] {
+        for host in ["", "a b"] {
             assert_eq!(of(&local, host), 400, "{host}");
         }
         assert_eq!(status(&local, "GET", "/", &[]), 400);
