@@ -19,6 +19,7 @@ mod show;
 mod signals;
 mod socket;
 mod taken;
+mod telemetry;
 
 use clap::Parser;
 use cli::{Cli, Command};

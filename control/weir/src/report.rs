@@ -10,7 +10,7 @@ mod tins;
 
 pub use offload::OffloadReport;
 pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
-pub use supers::SupersReport;
+pub use supers::{SizeClass, SupersReport};
 pub use tins::TinReport;
 
 use engine::counters::Tally;
