@@ -133,3 +133,6 @@ fn buckets(delay: &Delay<'_>) -> Buckets {
 
 /// The tin of a discipline that has none.
 const ALL_TINS: &str = "all";
+
+#[cfg(test)]
+mod tests;

@@ -48,9 +48,7 @@ pub(super) const DIRECTION: &[Metric<DirectionReport>] = &[
         "Control frames that found their queue full and were treated as data.",
         |d| whole(d.control_spilled.packets),
     ),
-    counter("weir_rewritten_packets_total", "Frames sent with a rewritten DS field.", |d| {
-        whole(d.rewritten)
-    }),
+    counter("weir_rewritten_packets_total", "Frames sent with a rewritten DS field.", |d| whole(d.rewritten)),
     counter("weir_rewrite_failed_packets_total", "Frames whose DS field could not be rewritten.", |d| {
         whole(d.rewrite_failed)
     }),
@@ -63,9 +61,11 @@ pub(super) const DIRECTION: &[Metric<DirectionReport>] = &[
     counter("weir_overlimits_total", "Times that a packet had to wait for the rate (cake).", |d| {
         stat(d, "overlimits")
     }),
-    gauge("weir_queue_memory_bytes", "Memory of queued packets: now with fq_codel, at most with cake.", |d| {
-        stat(d, "memory_used")
-    }),
+    gauge(
+        "weir_queue_memory_bytes",
+        "Memory of queued packets: now with fq_codel, at most with cake.",
+        |d| stat(d, "memory_used"),
+    ),
     gauge("weir_queue_memory_limit_bytes", "What that memory may be (cake).", |d| stat(d, "memory_limit")),
     counter("weir_super_packets_total", "Super-packets that came in or were made by GRO.", |d| {
         whole(d.supers.received.packets)
@@ -105,10 +105,11 @@ pub(super) const MARKS: &[Metric<u64>] =
     &[counter("weir_ecn_marks_total", "Packets marked with CE in place of a drop.", |marks| whole(*marks))];
 
 /// Of a class of pieces; labels `link`, `direction`, `segments`.
-pub(super) const PIECES: &[Metric<SizeClass>] =
-    &[counter("weir_super_pieces_total", "Pieces of super-packets queued, by segments they hold.", |class| {
-        whole(class.pieces)
-    })];
+pub(super) const PIECES: &[Metric<SizeClass>] = &[counter(
+    "weir_super_pieces_total",
+    "Pieces of super-packets queued, by segments they hold.",
+    |class| whole(class.pieces),
+)];
 
 /// Of a tin of cake; labels `link`, `direction`, `tin`.
 pub(super) const TIN: &[Metric<TinReport>] = &[
@@ -143,12 +144,16 @@ pub(super) const PORT: &[Metric<PortReport>] = &[
     gauge("weir_port_mtu_bytes", "MTU of the port.", |p| whole(p.mtu.into())),
     counter("weir_port_received_packets_total", "Packets the driver received.", |p| whole(p.ipackets)),
     counter("weir_port_sent_packets_total", "Packets the driver sent.", |p| whole(p.opackets)),
-    counter("weir_port_missed_packets_total", "Lost before the AQM: the receive ring was full (imissed).", |p| {
-        whole(p.imissed)
-    }),
-    counter("weir_port_no_buffer_packets_total", "Lost before the AQM: no buffer was free (rx_nombuf).", |p| {
-        whole(p.rx_nombuf)
-    }),
+    counter(
+        "weir_port_missed_packets_total",
+        "Lost before the AQM: the receive ring was full (imissed).",
+        |p| whole(p.imissed),
+    ),
+    counter(
+        "weir_port_no_buffer_packets_total",
+        "Lost before the AQM: no buffer was free (rx_nombuf).",
+        |p| whole(p.rx_nombuf),
+    ),
     counter("weir_port_receive_errors_total", "Erroneous packets received (ierrors).", |p| whole(p.ierrors)),
     counter("weir_port_send_errors_total", "Packets the driver failed to send (oerrors).", |p| {
         whole(p.oerrors)
@@ -178,20 +183,26 @@ pub(super) const QUEUE: &[Metric<TxQueueReport>] = &[
     counter("weir_bql_judged_windows_total", "Windows of time by which the limit was judged.", |q| {
         whole(q.judged)
     }),
-    counter("weir_bql_unjudged_windows_total", "Windows by which it was not: our own thread was late.", |q| {
-        whole(q.unjudged)
-    }),
+    counter(
+        "weir_bql_unjudged_windows_total",
+        "Windows by which it was not: our own thread was late.",
+        |q| whole(q.unjudged),
+    ),
     counter("weir_bql_late_polls_total", "Looks at completions that came late.", |q| whole(q.late_polls)),
     counter("weir_bql_late_seconds_total", "Time lost by late looks.", |q| seconds(q.late_time_us)),
     counter("weir_bql_excess_bytes_total", "Bytes reported complete that were not in flight.", |q| {
         whole(q.excess)
     }),
-    counter("weir_bql_source_switches_total", "Times that a source of completions contradicted itself.", |q| {
-        whole(q.source_switches.into())
-    }),
-    counter("weir_bql_extra_frames_total", "Frames let through beyond the limit: nothing was reported.", |q| {
-        whole(q.extra)
-    }),
+    counter(
+        "weir_bql_source_switches_total",
+        "Times that a source of completions contradicted itself.",
+        |q| whole(q.source_switches.into()),
+    ),
+    counter(
+        "weir_bql_extra_frames_total",
+        "Frames let through beyond the limit: nothing was reported.",
+        |q| whole(q.extra),
+    ),
 ];
 
 /// Of a worker; label `lcore`.
@@ -249,11 +260,7 @@ pub(super) const BOUNDS: [(u64, &str); 19] = [
     (10_000_000_000, "10"),
 ];
 
-const fn counter<T>(
-    name: &'static str,
-    help: &'static str,
-    value: fn(&T) -> Option<Number>,
-) -> Metric<T> {
+const fn counter<T>(name: &'static str, help: &'static str, value: fn(&T) -> Option<Number>) -> Metric<T> {
     Metric { name, kind: Kind::Counter, help, value }
 }
 
