@@ -9,6 +9,7 @@ mod history;
 mod leftover;
 mod live;
 mod observe;
+mod page;
 mod plan;
 mod probe;
 mod progress;

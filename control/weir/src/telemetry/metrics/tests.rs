@@ -1,144 +1,26 @@
 //! The text as others read it: an independent reader, `promtool`, the dashboard and the alerts of `configs/`.
 
 mod reader;
+mod sample;
 
-use super::{Delay, text};
-use crate::report::{
-    Count, DirectionReport, LimiterReport, LinkReport, PollGaps, PortReport, Report, SizeClass, SupersReport,
-    TinReport, TxQueueReport, WorkerReport, snapshot,
-};
+use super::text;
+use crate::report::{Report, snapshot};
 use reader::{read, value};
+use sample::{ODD, delays, hdr, report};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Names of cake's tins in `diffserv8`, and one link's name with all that must be escaped.
-const TINS: [&str; 8] = ["Tin 0", "Tin 1", "Tin 2", "Tin 3", "Tin 4", "Tin 5", "Tin 6", "Tin 7"];
-const ODD: &str = "a \"new\" \\ line";
-
-fn count(packets: u64) -> Count {
-    Count { packets, bytes: packets * 1_000 }
-}
-
-fn port(device: &str) -> PortReport {
-    let queue = TxQueueReport {
-        binds: true,
-        limit_min: 3_028,
-        limit: 12_500,
-        limit_max: Some(1 << 20),
-        in_flight: 4_542,
-        descriptors: 3,
-        drain_rate: Some(1_000_000_000),
-        delay_us: Some(12),
-        source_switches: 2,
-        late_time_us: 1_500_000,
-        ..TxQueueReport::default()
-    };
-    PortReport {
-        device: device.to_owned(),
-        driver: "net_ring".to_owned(),
-        mtu: 1_500,
-        link_up: true,
-        speed_mbps: Some(10_000),
-        imissed: 17,
-        rx_nombuf: 18,
-        pool_size: 16_384,
-        pool_in_use: 512,
-        tx_queues: vec![queue],
-        ..PortReport::default()
-    }
-}
-
-fn direction(name: &str, tins: &[&str]) -> DirectionReport {
-    let tin = |(number, name): (usize, &&str)| TinReport {
-        name: (*name).to_owned(),
-        sent_packets: 1_000 + number as u64,
-        ecn_mark: 10 + number as u64,
-        target_us: 5_000,
-        ..TinReport::default()
-    };
-    let qdisc: &[_] = if tins.is_empty() {
-        &[("ecn_mark", 77), ("ce_mark", 5), ("memory_used", 1_000)]
-    } else {
-        &[("overlimits", 3), ("memory_used", 123_456), ("memory_limit", 4_000_000)]
-    };
-    DirectionReport {
-        direction: name.to_owned(),
-        bandwidth: Some(100_000_000),
-        received: count(5_000),
-        sent: count(4_900),
-        dropped: count(60),
-        losses: [("codel".to_owned(), count(40)), ("overlimit".to_owned(), count(20))].into(),
-        backlog: count(40),
-        qdisc: qdisc.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
-        tins: tins.iter().enumerate().map(tin).collect(),
-        limiter: Some(LimiterReport { lost_us: 2_500_000, losses: 3, late_max_us: 20_000 }),
-        supers: SupersReport {
-            pieces: vec![SizeClass { segments: "2-3".to_owned(), pieces: 9 }],
-            ..SupersReport::default()
-        },
-        ..DirectionReport::default()
-    }
-}
-
-/// So many links, each with cake's eight tins one way and fq_codel the other, and as many workers.
-fn report(links: u32, both_cake: bool) -> Report {
-    let link = |number| LinkReport {
-        name: if number == 0 { ODD.to_owned() } else { format!("link{number}") },
-        a: port("net_ring0"),
-        b: port("net_ring1"),
-        directions: vec![direction("up", &TINS), direction("down", if both_cake { &TINS } else { &[] })],
-    };
-    let worker = |lcore| WorkerReport {
-        lcore,
-        generation: 4,
-        clock: "tsc".to_owned(),
-        turns: 1 << 60,
-        idle_turns: 5,
-        sleeps: 6,
-        poll_gaps: PollGaps { over_50us: 7, over_1ms: 2, max_us: 2_500, total_us: 9_000 },
-        clock_backward: 0,
-        clock_jumps: 0,
-    };
-    Report {
-        version: "0.1.0".to_owned(),
-        dpdk: "DPDK 22.11.11".to_owned(),
-        uptime_s: 12.25,
-        links: (0..links).map(link).collect(),
-        workers: (1..=links).map(worker).collect(),
-        ..Report::default()
-    }
-}
-
-/// HDR counts with so many buckets: one packet in each, their bounds 1 % apart from 1 us on.
-fn hdr(buckets: u32) -> Vec<(u64, u64)> {
-    (0..buckets).map(|step| ((1_000.0 * 1.01_f64.powf(step.into())) as u64, 1)).collect()
-}
-
-/// Every delay of a report: by tin, and of all tins together.
-fn delays<'a>(report: &'a Report, buckets: &'a [(u64, u64)]) -> Vec<Delay<'a>> {
-    let mut delays = Vec::new();
-    for (link, d) in report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d))) {
-        for kind in ["sojourn", "residence", "total"] {
-            for tin in d.tins.iter().map(|tin| Some(tin.name.as_str())).chain([None]) {
-                let (link, direction) = (link.name.as_str(), d.direction.as_str());
-                delays.push(Delay { link, direction, tin, kind, mean_ns: 2_000_000.0, buckets });
-            }
-        }
-    }
-    delays
-}
-
-fn sample() -> String {
+fn whole() -> String {
     let (report, counts) = (report(2, false), hdr(1_800));
     text(&report, &delays(&report, &counts))
 }
 
 #[test]
 fn values_are_those_of_the_report_in_base_units() {
-    let families = read(&sample());
+    let families = read(&whole());
     let up = [("link", ODD), ("direction", "up")];
     let of = |name: &str, more: &[(&str, &str)]| value(&families, name, &[&up[..], more].concat());
     assert_eq!(of("weir_sent_bytes_total", &[]), 4_900_000.0);
@@ -169,7 +51,7 @@ fn values_are_those_of_the_report_in_base_units() {
 
 #[test]
 fn what_is_lost_adds_up_over_the_reasons() {
-    let families = read(&sample());
+    let families = read(&whole());
     let dropped = &families["weir_dropped_packets_total"].samples;
     let of_up = dropped.iter().filter(|s| s.labels["link"] == ODD && s.labels["direction"] == "up");
     assert_eq!(of_up.map(|sample| sample.value).sum::<f64>(), 60.0);
@@ -210,7 +92,7 @@ fn histograms_are_cumulative_and_counted_once() {
 
 #[test]
 fn each_family_has_the_name_and_the_help_of_its_type() {
-    for (name, family) in read(&sample()) {
+    for (name, family) in read(&whole()) {
         assert!(name.starts_with("weir_"), "{name}");
         assert!(family.help.ends_with('.'), "{name}: {}", family.help);
         assert_eq!(family.kind == "counter", name.ends_with("_total"), "{name} is a {}", family.kind);
@@ -221,7 +103,7 @@ fn each_family_has_the_name_and_the_help_of_its_type() {
 
 #[test]
 fn promtool_has_nothing_to_say() {
-    promtool(&["check", "metrics"], &sample());
+    promtool(&["check", "metrics"], &whole());
     promtool(&["check", "metrics"], &text(&Report::default(), &[]));
 }
 
@@ -242,7 +124,7 @@ fn alerts_are_right_and_fire_when_they_should() {
 
 #[test]
 fn dashboard_and_alerts_name_what_is_there() {
-    let there: BTreeSet<_> = read(&sample())
+    let there: BTreeSet<_> = read(&whole())
         .into_values()
         .flat_map(|family| family.samples.into_iter().map(|sample| sample.name))
         .collect();
@@ -293,7 +175,7 @@ fn the_dashboard_can_be_imported() {
 /// One line for each family in the order of the text: what a user reads to write a query.
 #[test]
 fn every_family_is_documented() {
-    let text = sample();
+    let text = whole();
     let families = read(&text);
     let mut table = include_str!("tests/METRICS.head.md").to_owned();
     for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
@@ -305,29 +187,23 @@ fn every_family_is_documented() {
     snapshot("../../../../configs/prometheus/METRICS.md", &table);
 }
 
-/// What one answer costs with eight links, eight tins each way and histograms of 1,800 buckets each:
-/// `cargo test --release -p weir -- --ignored --nocapture cost_of_metrics`.
+/// What the text costs of eight links, eight tins each way, with a worker for each link and histograms of 1,800
+/// buckets: `cargo test --release -p weir -- --ignored --nocapture cost_of_metrics`.
 #[test]
 #[ignore = "prints a timing, asserts none"]
 #[allow(clippy::disallowed_methods, reason = "it measures")]
 fn cost_of_metrics() {
     let (report, counts) = (report(8, true), hdr(1_800));
     let delays = delays(&report, &counts);
-    let mut millis: Vec<_> = (0..200)
-        .map(|_| {
-            let start = std::time::Instant::now();
-            std::hint::black_box(text(&report, &delays));
-            start.elapsed().as_secs_f64() * 1e3
-        })
-        .collect();
+    let once = || {
+        let start = std::time::Instant::now();
+        std::hint::black_box(text(&report, &delays));
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    let mut millis: Vec<_> = (0..500).map(|_| once()).collect();
     millis.sort_by(f64::total_cmp);
-    println!(
-        "{} bytes, {} series of histograms: median {:.2} ms, p99 {:.2} ms",
-        text(&report, &delays).len(),
-        delays.len(),
-        millis[100],
-        millis[198]
-    );
+    let (median, p99, bytes) = (millis[250], millis[495], text(&report, &delays).len());
+    println!("{bytes} bytes, {} histograms read: median {median:.2} ms, p99 {p99:.2} ms", delays.len());
 }
 
 /// Fails with what promtool says unless it succeeds in silence.
