@@ -61,7 +61,20 @@ impl Device {
         let raw = self.raw_info()?;
         // SAFETY: the port is valid as long as `self` has not closed it.
         let node = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.id) };
-        Ok(PortInfo::new(&self.name, node, self.mac()?, &raw))
+        Ok(PortInfo { firmware: self.firmware(), ..PortInfo::new(&self.name, node, self.mac()?, &raw) })
+    }
+
+    /// What the driver says of the card's firmware, if anything.
+    fn firmware(&self) -> Option<String> {
+        let mut text = [0_u8; FIRMWARE_MAX];
+        // SAFETY: a valid port, and a buffer of the length that is given.
+        let ret = unsafe {
+            dpdk_sys::rte_eth_dev_fw_version_get(self.id, text.as_mut_ptr().cast(), text.len())
+        };
+        // What is longer than the buffer is not written, and its length returned.
+        let text = if ret == 0 { CStr::from_bytes_until_nul(&text).ok()? } else { return None };
+        let text = text.to_string_lossy().trim().to_owned();
+        (!text.is_empty()).then_some(text)
     }
 
     pub(super) fn configure(&mut self, config: &PortConfig, pool: &Mempool) -> Result<Configured, PortError> {
