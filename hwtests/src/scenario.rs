@@ -9,6 +9,7 @@ pub mod gso_split;
 pub mod late_completion;
 pub mod latency;
 pub mod link_flap;
+pub mod path;
 pub mod probe;
 pub mod rate_steps;
 pub mod soak;
@@ -24,6 +25,7 @@ use crate::clock::Interrupt;
 use crate::forwarder::Counters;
 use crate::model::Plan;
 use crate::ns3;
+use crate::record::PortRecord;
 use crate::report::Better;
 use crate::rig::{Kind, Rig, has_program};
 use crate::stats::{jain, median, quantile};
@@ -105,6 +107,8 @@ pub struct Run<'a> {
     pub allowed_ports: &'a [String],
     /// Ends the run.
     pub interrupt: &'a Interrupt,
+    /// Filled in by whoever opens ports.
+    pub ports: Vec<PortRecord>,
     /// Tells the user what goes on.
     pub say: &'a mut dyn FnMut(&str),
 }
@@ -341,6 +345,7 @@ pub fn all() -> Vec<&'static Scenario> {
         &rate_steps::SCENARIO,
         &link_flap::SCENARIO,
         &probe::SCENARIO,
+        &path::SCENARIO,
         &soak::SCENARIO,
     ]
 }
