@@ -22,11 +22,10 @@ demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake, and
 hwtests: build ## three field experiments on a modelled card, the fault, then the cure: report in target/hwtests/ (root, 10 minutes)
 	$(RELEASE)/hwtests all --rig model --weir $(RELEASE)/weir --out target/hwtests
 
-vm: build ## DPDK's igb driver on emulated cards: completions, TSO, checksums, TCP through weir, in a virtual machine
+vm: build ## DPDK's igb driver on emulated cards, in a virtual machine: completions, TSO, checksums, TCP: report in target/vm/report/
 	.ci/setup-vm
-	$(CARGO) test --locked -p hwtests --test machine -- --ignored
-	$(RELEASE)/qemu-igb probe
-	$(RELEASE)/qemu-igb path
+	$(CARGO) test --locked -p hwtests --test machine -- --ignored --test-threads 1
+	$(RELEASE)/hwtests all --rig qemu-igb --weir $(RELEASE)/weir --out target/vm/report
 
 test: setup lint rules unit asan instructions conformance ## everything that must hold before a change lands
 

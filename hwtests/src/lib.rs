@@ -25,6 +25,7 @@ pub mod model;
 pub mod model_bed;
 pub mod netns;
 pub mod nic;
+pub mod ns3;
 pub mod page;
 pub mod ping;
 pub mod plot;
