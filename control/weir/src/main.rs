@@ -9,6 +9,7 @@ mod events;
 mod leftover;
 mod live;
 mod observe;
+mod page;
 mod plan;
 mod probe;
 mod progress;
@@ -18,6 +19,7 @@ mod say;
 mod show;
 mod signals;
 mod taken;
+mod telemetry;
 
 use clap::Parser;
 use cli::{Cli, Command};
