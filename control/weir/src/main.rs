@@ -10,6 +10,7 @@ mod hist;
 mod leftover;
 mod live;
 mod observe;
+mod page;
 mod plan;
 mod probe;
 mod progress;

@@ -2,8 +2,10 @@
 //!
 //! * [`delays`]: every histogram of how long packets took, as one document.
 //! * [`formats`]: the same for people and for the tools of HdrHistogram.
-//! * [`plot`]: the same as curves.
+//! * [`metrics`]: what Prometheus scrapes.
+//! * [`plot`]: histograms as curves.
 
 pub mod delays;
 pub mod formats;
+pub mod metrics;
 pub mod plot;

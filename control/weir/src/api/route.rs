@@ -5,9 +5,11 @@ use super::fault::Fault;
 use super::serve::Peer;
 use crate::ask::seconds;
 use crate::events::Event;
+use crate::page;
 use crate::report::{PortReport, TxQueueReport, WorkerReport};
 use crate::telemetry::delays::{Filter, Kind, Window};
 use crate::telemetry::formats;
+use crate::telemetry::metrics;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -24,7 +26,9 @@ use toml::Value;
 /// Every path with what answers it. `openapi.json` has all of them.
 fn routes() -> Vec<(&'static str, MethodRouter<Bell>)> {
     vec![
+        ("/", get(page)),
         ("/healthz", get(healthz)),
+        ("/metrics", get(prometheus)),
         ("/v1/config", get(config).merge(patch(change))),
         ("/v1/events", get(events)),
         ("/v1/governor", get(governor)),
@@ -111,6 +115,18 @@ async fn histograms(
 async fn healthz(State(bell): State<Bell>) -> Result<Response, Fault> {
     snapshot(&bell).await?;
     Ok("ok\n".into_response())
+}
+
+/// For browsers.
+async fn page() -> Response {
+    (page::HEADERS, page::HTML).into_response()
+}
+
+/// For Prometheus.
+async fn prometheus(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    let text = metrics::text(&snapshot.report, &[]);
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
 #[derive(Serialize)]
