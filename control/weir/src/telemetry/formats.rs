@@ -1,6 +1,6 @@
 //! [`Delays`] for people, for spreadsheets, and for the tools of HdrHistogram.
 //!
-//! * `.hgrm`: the percentile text of HdrHistogram's `outputPercentileDistribution`, in milliseconds.
+//! * `.hgrm`: the percentile text of HdrHistogram's `outputPercentileDistribution`, in microseconds.
 //! * log: HdrHistogram's interval log, format 1.3: V2 compressed, in nanoseconds, each histogram with its tag.
 
 use super::delays::{ALL_TINS, Delay, Delays, Kind, Until, Window};
@@ -120,7 +120,7 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// The percentiles of the one histogram that is there, in milliseconds.
+/// The percentiles of the one histogram that is there, in microseconds.
 ///
 /// # Errors
 /// There are several: this text has room for one.
@@ -136,7 +136,7 @@ pub fn hgrm(delays: &Delays) -> Result<String> {
     }
 }
 
-/// The percentiles of a histogram, in milliseconds.
+/// The percentiles of a histogram, in microseconds.
 ///
 /// # Errors
 /// A value out of bounds.
@@ -147,7 +147,7 @@ pub fn hgrm_of(delay: &Delay) -> Result<String> {
     let mut sum = 0;
     for step in histogram.iter_quantiles(TICKS_PER_HALF) {
         sum += step.count_since_last_iteration();
-        let value = millis(step.value_iterated_to() as f64);
+        let value = micros(step.value_iterated_to() as f64);
         let quantile = step.quantile_iterated_to();
         let _ = write!(text, "{value:>12.3} {quantile:>14.12} {sum:>10}");
         let _ =
@@ -158,9 +158,9 @@ pub fn hgrm_of(delay: &Delay) -> Result<String> {
         "#[Mean    = {:>12.3}, StdDeviation   = {:>12.3}]\n\
          #[Max     = {:>12.3}, Total count    = {:>12}]\n\
          #[Buckets = {:>12}, SubBuckets     = {:>12}]\n",
-        millis(histogram.mean()),
-        millis(histogram.stdev()),
-        millis(histogram.max() as f64),
+        micros(histogram.mean()),
+        micros(histogram.stdev()),
+        micros(histogram.max() as f64),
         histogram.len(),
         buckets(&histogram),
         SUB_BUCKETS,
@@ -168,8 +168,8 @@ pub fn hgrm_of(delay: &Delay) -> Result<String> {
     Ok(text)
 }
 
-fn millis(nanos: f64) -> f64 {
-    nanos / 1e6
+fn micros(nanos: f64) -> f64 {
+    nanos / 1e3
 }
 
 fn buckets(histogram: &Histogram<u64>) -> u32 {
@@ -197,7 +197,6 @@ pub fn log_lines(delays: &Delays, start: f64) -> Result<String> {
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
     let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
-    // The largest value is for people, who read milliseconds.
     let mut writer = IntervalLogWriterBuilder::new().begin_log_with(&mut text, &mut serializer)?;
     for delay in &delays.histograms {
         let (tag, histogram) = (delay.tag(), delay.to_hdr()?);

@@ -52,7 +52,10 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
         null_path("bench.null.weir_fq_codel_gate_submit", &["--qdisc", "fq_codel", "--gate", "submit"]),
         null_path("bench.null.weir_cake", &["--qdisc", "cake"]),
         null_path("bench.null.weir_cake_gate_submit", &["--qdisc", "cake", "--gate", "submit"]),
-        telemetry("bench.telemetry.fq_codel", &["--qdisc", "fq_codel", "--telemetry", "on", "--seconds", "10"]),
+        telemetry(
+            "bench.telemetry.fq_codel",
+            &["--qdisc", "fq_codel", "--telemetry", "on", "--seconds", "10"],
+        ),
         telemetry("bench.telemetry.cake", &["--qdisc", "cake", "--telemetry", "on", "--seconds", "10"]),
         rows("bench.live_rate_off", "live_rate", "%"),
         rows("bench.fq_codel", "fq_codel_bench", "ns"),
