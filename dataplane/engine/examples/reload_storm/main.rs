@@ -46,7 +46,8 @@ fn print(name: &str, outcome: &Outcome) {
         println!("{:<50}  {value} {unit}", format!("{name}: {what}"));
     };
     count("changes taken up", outcome.reloads, "changes");
-    count("lost", outcome.lost, "packets");
+    count("lost with changes", outcome.lost - outcome.lost_without, "packets");
+    count("lost without changes", outcome.lost_without, "packets");
     count("overtaken", outcome.overtaken, "packets");
     count("sent", outcome.sent, "packets");
     count("waiting at a change, least", outcome.least_waiting, "packets");

@@ -50,7 +50,9 @@ pub struct Bench {
 pub struct Outcome {
     pub reloads: u64,
     pub sent: u64,
+    /// All, and those that found no room before the worker in stretches without changes.
     pub lost: u64,
+    pub lost_without: u64,
     pub overtaken: u64,
     pub least_waiting: u64,
     /// Turns that begin a change or go on with one; other turns meanwhile; turns of stretches without.
@@ -165,6 +167,7 @@ impl Bench {
             reloads: 0,
             sent: 0,
             lost: 0,
+            lost_without: 0,
             overtaken: 0,
             least_waiting: u64::MAX,
             changing: Times::new(),
@@ -175,12 +178,16 @@ impl Bench {
             heap_growth: 0,
             resident_growth: 0,
         };
+        let start = (self.plan.clone(), self.governor);
         self.stretch(20, &mut outcome);
+        self.change_to(start.clone(), &mut outcome);
         let before = (resident_kib(), outcome.reloads);
         let heap = allocation_counter::measure(|| {
             while outcome.reloads - before.1 < reloads {
                 self.stretch(10, &mut outcome);
             }
+            // Other settings take other memory.
+            self.change_to(start, &mut outcome);
         });
         outcome.heap_growth = heap.bytes_current;
         outcome.resident_growth = resident_kib() - before.0;
@@ -206,21 +213,14 @@ impl Bench {
         let start = self.now;
         for _ in 0..changes {
             outcome.least_waiting = outcome.least_waiting.min(self.waiting());
-            self.change();
-            let began = self.now;
-            let mut gaps = 0;
-            while self.control.changed().is_none() {
-                let time = self.turn();
-                gaps += u32::from(time.is_none());
-                outcome.changing.note(time);
-            }
-            outcome.whole.note((gaps == 0).then(|| self.now.since(began).as_nanos()));
-            outcome.reloads += 1;
+            let to = self.vary();
+            self.change_to(to, outcome);
             self.run_for(PAUSE, &mut outcome.between);
         }
         self.waited(&mut outcome.waits[0]);
-        let span = self.now.since(start);
+        let (span, missed) = (self.now.since(start), self.stream.missed);
         self.run_for(span, &mut outcome.control);
+        outcome.lost_without += self.stream.missed - missed;
         self.waited(&mut outcome.waits[1]);
     }
 
@@ -260,9 +260,8 @@ impl Bench {
         waits.add(&page.sojourn[0]);
     }
 
-    /// Sends a change of everything.
-    fn change(&mut self) {
-        let (plan, governor) = self.vary();
+    /// Sends a change, and turns until it has been carried out.
+    fn change_to(&mut self, (plan, governor): (DirectionPlan, GovernorPlan), outcome: &mut Outcome) {
         let old = Target { plan: &self.plan, governor: Some(self.governor), link_down_hold: HOLD };
         let new = Target { plan: &plan, governor: Some(governor), link_down_hold: HOLD };
         let direction = DirectionChange::between(0, &old, &new, self.slots).unwrap();
@@ -271,7 +270,18 @@ impl Bench {
         let (generation, directions) = (self.generation, vec![direction]);
         let change = Change { generation, poll: Poll::Busy, directions, refused: None };
         self.control.send(Command::Apply(Box::new(change))).unwrap();
+        let began = self.now;
+        let mut gaps = 0;
+        while self.control.changed().is_none() {
+            let time = self.turn();
+            gaps += u32::from(time.is_none());
+            outcome.changing.note(time);
+        }
+        outcome.whole.note((gaps == 0).then(|| self.now.since(began).as_nanos()));
+        outcome.reloads += 1;
     }
+
+    /// Something else of everything.
 
     fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
         // A little faster while many wait, a little slower while few do.
