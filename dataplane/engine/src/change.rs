@@ -21,7 +21,7 @@ use thiserror::Error;
 
 /// Packets of one direction that move to another queue in a turn: each costs as much as one that arrives,
 /// and some 300 ns where none of it is in the cache.
-pub const MOVES: usize = 32;
+pub const MOVES: usize = 16;
 
 /// The same while as many arrive as a burst holds: so few that the receive ring does not fill meanwhile,
 /// up to some 95 % of what a worker carries.

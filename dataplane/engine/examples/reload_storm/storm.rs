@@ -2,7 +2,7 @@
 
 use crate::stream::{FRAME, Stream};
 use crate::timing::{Stopwatch, Times};
-use dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
+use dpdk::{Burst, Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::change::{Change, DirectionChange, Target};
 use engine::classify::{Classifier, Wants};
 use engine::completion::source::{Nudge, Source};
@@ -37,6 +37,7 @@ pub struct Bench {
     governor: GovernorPlan,
     slots: u32,
     generation: u64,
+    load: Load,
     /// Frames per second that arrive, and may leave.
     rate: f64,
     /// The worker's time, and frames that are due by it, in nanoseconds and parts of frames.
@@ -46,9 +47,21 @@ pub struct Bench {
     _ports: [Port; 2],
 }
 
+/// How many frames arrive.
+#[derive(Clone, Copy)]
+pub enum Load {
+    /// A second.
+    Rate(f64),
+    /// Of what the worker carries, which is found out anew before each stretch: on a shared machine it is now
+    /// this, now that.
+    Share(f64),
+}
+
 /// What a storm did.
 pub struct Outcome {
     pub reloads: u64,
+    /// Frames that arrived a second, in each stretch.
+    pub rates: Vec<f64>,
     pub sent: u64,
     /// All, and those that found no room before the worker in stretches without changes.
     pub lost: u64,
@@ -69,12 +82,12 @@ pub struct Outcome {
 
 impl Bench {
     /// A worker with [`QUEUED`] packets waiting.
-    pub fn new(eal: &Eal, rate: f64) -> Self {
+    pub fn new(eal: &Eal, load: Load) -> Self {
+        let rate = if let Load::Rate(rate) = load { rate } else { 1e6 };
         let id = BENCHES.fetch_add(1, Ordering::Relaxed);
         let ring = |end: &str, size| Ring::create(eal, &format!("{end}{id}"), size).unwrap();
         let (inlet, outlet) = (ring("in", 1_024), ring("out", 4_096));
-        let pool =
-            Mempool::create(eal, &MempoolConfig::new(format!("storm{id}"), MBUFS)).unwrap();
+        let pool = Mempool::create(eal, &MempoolConfig::new(format!("storm{id}"), MBUFS)).unwrap();
         let port = |end: &str| {
             let mut port = Ring::port(eal, &format!("{end}{id}"), &inlet, &outlet).unwrap();
             port.configure(&PortConfig::default(), &pool).unwrap();
@@ -94,8 +107,8 @@ impl Bench {
         let params = Params::Cake(cake);
         let slots = pool::slots(&params);
         let qdisc = Qdisc::new(&params, slots as usize).unwrap();
-        let egress = Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2))
-            .recording(Sojourn::new(&params));
+        let egress =
+            Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&params));
         let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), Wants::of(&params), &[]);
         let pieces = MempoolConfig {
             data_room: PieceSum::data_room(tx.multi_segs()),
@@ -134,12 +147,13 @@ impl Bench {
             governor,
             slots,
             generation: 0,
+            load,
             rate,
             now: Instant::ZERO + Duration::from_millis(1),
             due: 0.0,
             _ports: [a, b],
         };
-        while bench.waiting() < QUEUED {
+        while bench.waiting() < QUEUED + QUEUED / 10 {
             bench.stream.feed(64);
             bench.worker.turn(bench.now);
             bench.stream.drain();
@@ -147,24 +161,27 @@ impl Bench {
         bench
     }
 
-    /// The most frames per second that this worker takes in and sends without end: a little more, and they
-    /// pile up before it.
-    pub fn capacity(eal: &Eal) -> f64 {
-        let (mut low, mut high) = (1e6, 32e6);
-        for _ in 0..9 {
-            let rate = (low + high) / 2.0;
-            let mut bench = Self::new(eal, rate);
-            bench.run_for(Duration::from_millis(20), &mut Times::new());
-            let carries = bench.stream.missed == 0 && bench.waiting() < 2 * QUEUED && bench.stream.arriving() < 512;
-            *(if carries { &mut low } else { &mut high }) = rate;
+    /// Frames per second that the worker carries just now: half of what it takes in and sends while the ring
+    /// before it is never empty.
+    fn carries(&mut self) -> f64 {
+        let moved = |bench: &Self| {
+            let counters = bench.worker.directions()[0].counters();
+            (counters.received.packets + counters.sent.packets) as f64 / 2.0
+        };
+        let (before, start) = (moved(self), self.now);
+        while self.now < start + SATURATED {
+            self.turn();
+            let missing = 2 * Burst::CAPACITY as u64;
+            self.stream.feed(missing.saturating_sub(self.stream.arriving()) as usize);
         }
-        low
+        (moved(self) - before) * 1e9 / self.now.since(start).as_nanos() as f64
     }
 
     /// Changes it so many times, with and without changes by turns.
     pub fn storm(mut self, reloads: u64) -> Outcome {
         let mut outcome = Outcome {
             reloads: 0,
+            rates: Vec::with_capacity(reloads as usize),
             sent: 0,
             lost: 0,
             lost_without: 0,
@@ -210,6 +227,10 @@ impl Bench {
 
     /// So many changes with pauses, then as much time without.
     fn stretch(&mut self, changes: u64, outcome: &mut Outcome) {
+        if let Load::Share(share) = self.load {
+            self.rate = share * self.carries();
+        }
+        outcome.rates.push(self.rate);
         let start = self.now;
         for _ in 0..changes {
             outcome.least_waiting = outcome.least_waiting.min(self.waiting());
@@ -284,8 +305,9 @@ impl Bench {
     /// Something else of everything.
 
     fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
-        // A little faster while many wait, a little slower while few do.
-        let share = if self.waiting() > QUEUED + QUEUED / 50 { 1.02 } else { 0.98 };
+        // Faster while many wait, slower while few do.
+        let excess = self.waiting() as f64 / (1.1 * QUEUED as f64) - 1.0;
+        let share = 1.0 + (excess / 4.0).clamp(-0.1, 0.1);
         let dice = &mut self.dice;
         let mut one_of = |bound: usize| dice.next_u32() as usize % bound;
         let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
@@ -338,5 +360,7 @@ static BENCHES: AtomicU32 = AtomicU32::new(0);
 const QUEUED: u64 = 4_000;
 /// The worker's time between two changes.
 const PAUSE: Duration = Duration::from_millis(1);
+/// The worker's time for finding out what it carries.
+const SATURATED: Duration = Duration::from_millis(1);
 const HOLD: Duration = Duration::from_millis(100);
 const MBUFS: u32 = 32_767;

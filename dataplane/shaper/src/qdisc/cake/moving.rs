@@ -215,7 +215,9 @@ impl<P, C: Conformance> Cake<P, C> {
         read: &mut impl FnMut(&P) -> Arrival<'a>,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> usize {
-        let Some(mut old) = self.old.take_if(|old| !old.is_empty()) else { return self.trim(now, most, doomed) };
+        let Some(mut old) = self.old.take_if(|old| !old.is_empty()) else {
+            return self.trim(now, most, doomed);
+        };
         let most = most.saturating_add(core::mem::take(&mut old.arrived));
         let (mut moved, mut patience) = (0, LOOKED_AT);
         while moved < most
@@ -253,9 +255,7 @@ impl<P, C: Conformance> Cake<P, C> {
         let Some((packet, waiting)) = self.shared.slots.peek(&flow.queue) else { return };
         let (place, bytes) = match how {
             Next::Row(place, bytes) => (place, bytes),
-            Next::Noted => {
-                (Place::of(self.shared.slots.noted(&flow.queue).unwrap_or_default()), waiting.len)
-            }
+            Next::Noted => (Place::of(self.shared.slots.noted(&flow.queue).unwrap_or_default()), waiting.len),
             Next::Read => {
                 let arrival = read(packet);
                 let tin = self.shared.mode.tin_of(&self.shared.params, &arrival);
