@@ -2,8 +2,8 @@
 //!
 //! * [`delays`]: every histogram of how long packets took, as one document.
 //! * [`formats`]: the same for people and for the tools of HdrHistogram.
-//! * [`metrics`]: the same, and all statistics, for Prometheus.
-//! * [`plot`]: the same as curves.
+//! * [`metrics`]: all of it, and all statistics, for Prometheus.
+//! * [`plot`]: histograms as curves.
 
 pub mod delays;
 pub mod formats;
