@@ -21,13 +21,17 @@ const MARK: &str = "HWTESTS_MACHINE";
 #[ignore = "needs QEMU and a kernel: make vm"]
 fn a_stopped_run_leaves_neither_machine_nor_files() {
     let Paths { programs, cache } = paths();
-    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+    for (scenario, stage, signal) in [
+        ("probe", "weir probe", Signal::INT),
+        ("path", "starting weir", Signal::TERM),
+        ("path", "starting weir", Signal::KILL),
+    ] {
         let mark = format!("{MARK}={}-{}", std::process::id(), signal.as_raw());
         let (key, value) = mark.split_once('=').unwrap();
         let mut run = Command::new(programs.join("hwtests"))
             .args([
                 "run",
-                "probe",
+                scenario,
                 "--rig",
                 "qemu-igb",
                 "--out",
@@ -40,7 +44,7 @@ fn a_stopped_run_leaves_neither_machine_nor_files() {
             .unwrap();
         let mut errors = BufReader::new(run.stderr.take().unwrap());
         let mut line = String::new();
-        while !line.contains("weir probe") {
+        while !line.contains(stage) {
             line.clear();
             assert_ne!(errors.read_line(&mut line).unwrap(), 0, "it ended before the machine ran");
         }
