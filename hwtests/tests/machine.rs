@@ -71,6 +71,11 @@ fn a_stopped_run_leaves_neither_machine_nor_files() {
 #[ignore = "needs QEMU and a kernel: make vm"]
 fn a_taken_port_goes_back_to_the_kernel_however_a_run_ends() {
     let stages = pci(&paths(), &mut |line| eprintln!("{line}"), &Interrupt::install().unwrap()).unwrap();
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pci");
+    fs::create_dir_all(&kept).unwrap();
+    for (name, report) in &stages {
+        fs::write(kept.join(name), report).unwrap();
+    }
     for (stage, status, says) in [
         ("refused", 1, "carries the address 192.0.2.9/24"),
         ("burst", 0, "drain 256"),
