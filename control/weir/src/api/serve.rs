@@ -10,7 +10,7 @@ use super::route;
 use super::tls::Tls;
 use anyhow::{Context, Result};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use config::model::Api;
 use hyper::StatusCode;
@@ -89,7 +89,7 @@ impl Server {
     /// The system's.
     pub fn start(unix: StdUnixListener, door: Option<Door>, bell: Bell) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let router = route::router(bell).layer(DefaultBodyLimit::max(BODY));
+        let router = route::router(bell);
         let inside = runtime.enter();
         let unix = UnixListener::from_std(unix)?;
         runtime.spawn(welcome_unix(unix, router.clone()));
@@ -259,9 +259,6 @@ const UNIX_GUESTS: usize = 64;
 
 /// Connections over TCP at a time, apart from those: strangers do not keep the owner out.
 const TCP_GUESTS: usize = 64;
-
-/// Bytes of a request's body at most.
-const BODY: usize = 64 << 10;
 
 /// Bytes that a connection buffers each way, and so of a request's head at most.
 const BUFFER: usize = 16 << 10;
