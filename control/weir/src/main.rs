@@ -6,6 +6,7 @@ mod carries;
 mod check;
 mod cli;
 mod events;
+mod hist;
 mod leftover;
 mod live;
 mod observe;
@@ -24,6 +25,7 @@ mod telemetry;
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
+use telemetry::delays::Filter;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -39,6 +41,10 @@ fn main() -> ExitCode {
             ask::set(name.as_deref(), &path, &value, for_.as_deref(), dry_run)
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
+        Command::Hist { name, link, direction, tin, kind, format, recent, interval, count, plot, out } => {
+            let filter = Filter { link, direction, tin, kind };
+            hist::hist(&hist::Request { name, filter, format, recent, interval, count, plot, out })
+        }
         Command::Keys => check::keys(),
     };
     match result {

@@ -5,6 +5,7 @@
 
 use crate::events::Event;
 use crate::report::Report;
+use crate::telemetry::delays::Delays;
 use config::model::Config;
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,6 +22,10 @@ pub struct Snapshot {
     pub at: f64,
     /// The statistics.
     pub report: Report,
+    /// How long packets took since the start.
+    pub delays: Delays,
+    /// The same of the last complete window.
+    pub recent: Arc<Delays>,
     /// What it runs by.
     pub config: Arc<Config>,
     /// Which change that came with; 0 at the start.
@@ -229,6 +234,8 @@ mod tests {
             Snapshot {
                 at: 0.0,
                 report: Report::default(),
+                delays: Delays::default(),
+                recent: Arc::default(),
                 config: Arc::new(config.unwrap().config),
                 generation: 0,
                 events: Arc::default(),
