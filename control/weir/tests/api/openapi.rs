@@ -35,6 +35,17 @@ fn every_answer_is_as_documented() {
         ("POST", "/v1/reload?dry-run=perhaps", &[], String::new(), 400),
         ("GET", "/v1/events?after=none", &[], String::new(), 400),
         ("GET", "/v1/events?after=1", &[], String::new(), 200),
+        ("GET", "/v1/histograms?window=interval&direction=up&kind=total", &[], String::new(), 200),
+        ("GET", "/v1/histograms?format=csv", &[], String::new(), 200),
+        ("GET", "/v1/histograms?format=log", &[], String::new(), 200),
+        (
+            "GET",
+            "/v1/histograms?format=hgrm&link=idle&direction=up&tin=all&kind=sojourn",
+            &[],
+            String::new(),
+            200,
+        ),
+        ("GET", "/v1/histograms?format=xml", &[], String::new(), 400),
     ] {
         contract.hold(method, path, status, &weir.ask(method, path, headers, &body));
     }
