@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo hwtests vm test unit asan lint rules instructions conformance bench soak clean
+.PHONY: help setup build demo hwtests vm test unit asan lint rules instructions conformance bench screenshots soak clean
 
 help: ## what can be made here
 	@echo "weir: fq_codel and cake in front of a NIC, on DPDK"; echo
@@ -52,6 +52,9 @@ conformance: setup ## the product holds no code of the linux conformance
 bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: table, target/bench/result.json
 	$(CARGO) build --release --locked --workspace --examples
 	$(RELEASE)/bench --out target/bench
+
+screenshots: build ## the pictures of the README, of real traffic: hwtests/results/screenshots/ (root, 3 minutes)
+	$(RELEASE)/screenshots --weir $(RELEASE)/weir --out hwtests/results/screenshots
 
 soak: build ## the random tests fifty times as long, the demo for half an hour, ten minutes of each soak (root, two hours)
 	WEIR_SOAK=50 $(CARGO) test --release --locked -p shaper -p sim -p engine

@@ -1,14 +1,16 @@
 //! The weir binary: reads a configuration, runs the dataplane, answers questions about it.
 
+mod api;
 mod ask;
 mod carries;
 mod check;
 mod cli;
-mod command;
-mod history;
+mod events;
+mod hist;
 mod leftover;
 mod live;
 mod observe;
+mod page;
 mod plan;
 mod probe;
 mod progress;
@@ -17,12 +19,13 @@ mod run;
 mod say;
 mod show;
 mod signals;
-mod socket;
 mod taken;
+mod telemetry;
 
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
+use telemetry::delays::Filter;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -35,9 +38,13 @@ fn main() -> ExitCode {
         }
         Command::Reload { name, dry_run } => ask::reload(name.as_deref(), dry_run),
         Command::Set { path, value, for_, name, dry_run } => {
-            ask::set(name.as_deref(), path, value, for_.as_deref(), dry_run)
+            ask::set(name.as_deref(), &path, &value, for_.as_deref(), dry_run)
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
+        Command::Hist { name, link, direction, tin, kind, format, recent, interval, count, plot, out } => {
+            let filter = Filter { link, direction, tin, kind };
+            hist::hist(&hist::Request { name, filter, format, recent, interval, count, plot, out })
+        }
         Command::Keys => check::keys(),
     };
     match result {
