@@ -37,6 +37,8 @@ fn a_stopped_run_leaves_neither_machine_nor_files() {
                 "--out",
                 concat!(env!("CARGO_TARGET_TMPDIR"), "/machine"),
             ])
+            // The rig's needs are named from the top of the tree.
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .env(key, value)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
