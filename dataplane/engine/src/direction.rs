@@ -13,6 +13,7 @@ use crate::flight::Flight;
 use crate::frame;
 use crate::gate::Gate;
 use crate::page::DirectionPage;
+use crate::plan::GovernorPlan;
 use crate::receiver::{Receiver, Setup};
 use crate::sender::{LateCut, Sender};
 use crate::sojourn::Sojourn;
@@ -172,6 +173,13 @@ impl Direction {
         self.split = split;
     }
 
+    /// Other bounds of what may lie in the transmit ring from now on, where something keeps it short.
+    pub fn set_governor(&mut self, plan: GovernorPlan) {
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.set_plan(plan);
+        }
+    }
+
     /// Begins with a change at a burst boundary: settings at once, packets that have another place now in
     /// [`Direction::go_on_changing`].
     pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
@@ -180,8 +188,8 @@ impl Direction {
         self.egress.begin(now, change, &mut |packet: Mbuf, reason| {
             losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
         });
-        if let (Some(gate), Some(governor)) = (self.sender.gate_mut(), change.governor) {
-            gate.set_plan(governor);
+        if let Some(governor) = change.governor {
+            self.set_governor(governor);
         }
         (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
     }
