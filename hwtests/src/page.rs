@@ -14,6 +14,7 @@ use crate::chart::{self, Frame, Line, distribution};
 use crate::plot::significant;
 use crate::record::{CaseRecord, Experiment, Record, Verdict};
 use crate::scenario::{Plot, Sense};
+use crate::witness::{AGREED, Quantity};
 
 /// Writes `result.json`, `report.html`, `report.md` and the plots into `folder`; the page's path.
 ///
@@ -160,6 +161,78 @@ fn cell(case: &CaseRecord, name: &str, repeats: u32) -> String {
     }
 }
 
+/// What witnesses of one quantity say in each case, and how far they are apart.
+struct Hearing {
+    quantity: &'static Quantity,
+    /// Witness, and a cell for each case.
+    rows: Vec<(&'static str, Vec<String>)>,
+    apart: Vec<Apart>,
+}
+
+/// How far witnesses are apart in one case.
+#[derive(Clone, Copy)]
+struct Apart(Option<f64>);
+
+impl Apart {
+    fn is_disagreement(self) -> bool {
+        self.0.is_some_and(|share| share > AGREED)
+    }
+
+    /// Empty where nobody or one alone was heard.
+    fn words(self, heard: usize) -> String {
+        match self.0 {
+            Some(share) if self.is_disagreement() => format!("≠ {:.0} %", share * 100.0),
+            Some(share) => format!("{:.1} %", share * 100.0),
+            None if heard > 1 => "agree".into(),
+            None => "–".into(),
+        }
+    }
+}
+
+/// Every quantity that more than one witness saw.
+fn hearings(experiment: &Experiment) -> Vec<Hearing> {
+    let mut found: Vec<(&'static Quantity, Vec<&'static str>)> = Vec::new();
+    for account in experiment.cases.iter().flat_map(|case| &case.accounts) {
+        match found.iter_mut().find(|(quantity, _)| *quantity == account.of) {
+            Some((_, witnesses)) if witnesses.contains(&account.by) => {}
+            Some((_, witnesses)) => witnesses.push(account.by),
+            None => found.push((account.of, vec![account.by])),
+        }
+    }
+    let hearing = |(quantity, witnesses): (&'static Quantity, Vec<&'static str>)| {
+        let value = |case: &CaseRecord, by: &str| {
+            let same = case.accounts.iter().find(|account| account.of == quantity && account.by == by);
+            same.map(|account| account.value).filter(|value| value.is_finite())
+        };
+        let cells = |by: &'static str| {
+            let cells = experiment.cases.iter().map(|case| value(case, by).map_or("–".into(), figure));
+            (by, cells.collect())
+        };
+        let apart = |case: &CaseRecord| {
+            let values: Vec<_> = witnesses.iter().filter_map(|by| value(case, by)).collect();
+            Apart(quantity.apart(&values))
+        };
+        let apart = experiment.cases.iter().map(apart).collect();
+        Hearing { quantity, rows: witnesses.iter().copied().map(cells).collect(), apart }
+    };
+    found.into_iter().map(hearing).collect()
+}
+
+impl Hearing {
+    /// The last row: a word for each case.
+    fn verdicts(&self) -> Vec<String> {
+        let heard = |at: usize| self.rows.iter().filter(|(_, cells)| cells[at] != "–").count();
+        self.apart.iter().enumerate().map(|(at, apart)| apart.words(heard(at))).collect()
+    }
+
+    fn title(&self) -> String {
+        match self.quantity.unit {
+            "" => self.quantity.name.into(),
+            unit => format!("{}, {unit}", self.quantity.name),
+        }
+    }
+}
+
 /// Shares near one need more digits than three.
 fn figure(value: f64) -> String {
     if value.is_nan() {
@@ -220,6 +293,7 @@ mod tests {
     use crate::report::{Better, Report};
     use crate::rig::Rig;
     use crate::scenario::{Curve, Is, Samples};
+    use crate::witness::RATE;
     use std::collections::BTreeMap;
 
     static TIME: Plot = Plot { name: "ping", title: "Ping", x: "s", y: "ms", log: true, by_case: false };
@@ -240,6 +314,7 @@ mod tests {
             curves: vec![Curve { plot: &TIME, label: "be".into(), points: vec![(0.0, 1.0), (1.0, value)] }],
             samples: vec![Samples { plot: &SHARE, label: "be".into(), values: vec![value, 1.0] }],
             commands: vec!["ping PEER".into()],
+            accounts: vec![RATE.by("iperf3", 100.0), RATE.by("weir", 100.0 - value / 10.0)],
             ..CaseRecord::default()
         };
         let far = CaseRecord {
@@ -247,7 +322,7 @@ mod tests {
             not_available: Some("apt-get install far".into()),
             ..case("far", 0.0)
         };
-        let far = CaseRecord { medians: vec![], curves: vec![], samples: vec![], ..far };
+        let far = CaseRecord { medians: vec![], accounts: vec![], curves: vec![], samples: vec![], ..far };
         let verdict = Verdict {
             says: "<it> waits".into(),
             is: Is::Fault,
@@ -293,6 +368,18 @@ mod tests {
         assert!(page.contains("prefers-color-scheme:dark"));
         assert_eq!(page.matches("<svg").count(), 2);
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    }
+
+    #[test]
+    fn witnesses_that_disagree_are_shown() {
+        let record = record();
+        let hearings = hearings(&record.experiments[0]);
+        assert_eq!(hearings.len(), 1);
+        assert_eq!(hearings[0].rows[1].1, ["90.1", "99.8", "–"]);
+        assert_eq!(hearings[0].verdicts(), ["≠ 10 %", "agree", "–"]);
+        for page in [html::page(&record), markdown::page(&record)] {
+            assert!(page.contains("where they disagree") && page.contains("≠ 10 %"), "{page}");
+        }
     }
 
     #[test]

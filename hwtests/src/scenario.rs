@@ -25,6 +25,7 @@ use crate::forwarder::Counters;
 use crate::model::Plan;
 use crate::report::Better;
 use crate::rig::{Kind, Rig, has_program};
+use crate::witness::Account;
 
 /// One experiment.
 pub struct Scenario {
@@ -114,6 +115,8 @@ pub struct Measured {
     pub curves: Vec<Curve>,
     /// Many of a kind, for their distribution.
     pub samples: Vec<Samples>,
+    /// What witnesses say that do not know of each other.
+    pub accounts: Vec<Account>,
     /// What was run, as one would type it.
     pub commands: Vec<String>,
     /// What a reader must know.

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{charts, machine, measured, remarks, rows};
+use super::{charts, hearings, machine, measured, remarks, rows};
 use crate::chart::{self, escape};
 use crate::record::{Experiment, Record, Verdict};
+use crate::witness::Quantity;
 
 /// The whole page.
 pub(super) fn page(record: &Record) -> String {
@@ -80,7 +81,9 @@ fn details(page: &mut String, experiment: &Experiment) {
         let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
         let _ = writeln!(page, "<tr><th>{}</th>{cells}</tr>", escape(&name));
     }
-    page.push_str("</table></div>\n<div class=\"charts\">\n");
+    page.push_str("</table></div>\n");
+    witnesses(page, experiment);
+    page.push_str("<div class=\"charts\">\n");
     for chart in charts(experiment) {
         page.push_str(&chart::svg(&chart.frame, &chart.lines));
     }
@@ -101,6 +104,34 @@ fn details(page: &mut String, experiment: &Experiment) {
     }
     let rig = toml::to_string(&experiment.rig).unwrap_or_default();
     let _ = writeln!(page, "<h3>Rig</h3>\n<pre>{}</pre>\n</details>", escape(&rig));
+}
+
+fn witnesses(page: &mut String, experiment: &Experiment) {
+    let hearings = hearings(experiment);
+    if hearings.is_empty() {
+        return;
+    }
+    page.push_str("<h3>Witnesses, and where they disagree</h3>\n<div class=\"wide\"><table>\n");
+    let labels: String =
+        experiment.cases.iter().map(|case| format!("<th>{}</th>", escape(&case.label))).collect();
+    for hearing in &hearings {
+        let _ = writeln!(page, "<tr class=\"head\"><th>{}</th>{labels}</tr>", escape(&hearing.title()));
+        for (by, cells) in &hearing.rows {
+            let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+            let _ = writeln!(page, "<tr><th>{}</th>{cells}</tr>", escape(by));
+        }
+        let words = hearing.verdicts().into_iter().zip(&hearing.apart);
+        let cells = words.map(|(word, apart)| {
+            format!("<td class=\"{}\">{word}</td>", if apart.is_disagreement() { "bad" } else { "good" })
+        });
+        let _ = writeln!(page, "<tr class=\"apart\"><th>apart</th>{}</tr>", cells.collect::<String>());
+    }
+    page.push_str("</table></div>\n<ul>\n");
+    for hearing in hearings {
+        let Quantity { name, differ, .. } = hearing.quantity;
+        let _ = writeln!(page, "<li>{}: {}.</li>", escape(name), escape(differ));
+    }
+    page.push_str("</ul>\n");
 }
 
 fn repeat(page: &mut String, record: &Record) {
