@@ -10,7 +10,7 @@ mod tins;
 
 pub use offload::OffloadReport;
 pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
-pub use supers::SupersReport;
+pub use supers::{SizeClass, SupersReport};
 pub use tins::TinReport;
 
 use engine::counters::Tally;
@@ -65,6 +65,15 @@ pub struct PortReport {
     pub link_up: bool,
     /// Link speed in Mbit/s, where the driver knows one.
     pub speed_mbps: Option<u32>,
+    /// Whether the link is full duplex.
+    #[serde(default)]
+    pub full_duplex: Option<bool>,
+    /// Whether speed and duplex were negotiated.
+    #[serde(default)]
+    pub autoneg: Option<bool>,
+    /// Version of the card's firmware, where the driver tells it.
+    #[serde(default)]
+    pub firmware: Option<String>,
     /// Packets the driver received.
     pub ipackets: u64,
     /// Packets the driver sent.
