@@ -149,7 +149,8 @@ impl ModelBed {
 
     fn transfers(&self, run: &Run<'_>, groups: &[Streams]) -> Result<Vec<Transfer>> {
         let start = |(at, &(streams, window)): (usize, &Streams)| {
-            let load = Load { streams, seconds: run.seconds, omit: OMIT, congestion: CONGESTION };
+            let seconds = run.seconds + TAIL;
+            let load = Load { streams, seconds, omit: OMIT, congestion: CONGESTION };
             let beside = Beside { port: FIRST_PORT + at as u16, first: first_of(at), window };
             Transfer::start_beside(self.host(0), self.host(1), load, beside, run.interrupt)
         };
@@ -189,9 +190,10 @@ impl ModelBed {
             let window = window.map_or(String::new(), |bytes| format!(" --window {bytes}"));
             format!(
                 "iperf3 --client PEER --port {} --cport {} --congestion {CONGESTION} --parallel {streams} \
-                 --time {seconds} --omit {OMIT}{window} --json",
+                 --time {} --omit {OMIT}{window} --json",
                 FIRST_PORT + at as u16,
-                first_of(at)
+                first_of(at),
+                seconds + TAIL
             )
         }));
         commands.push(format!("ping -D -n -e {PING_ID} -i {:.3} PEER", PING_INTERVAL.as_secs_f64()));
@@ -242,6 +244,8 @@ const FIRST_PORT: u16 = 5201;
 const FIRST_STREAM: u16 = 60_001;
 const PING_ID: u16 = 4_711;
 const PING_INTERVAL: Duration = Duration::from_millis(10);
+/// Seconds that the load outlasts the measured time, so that no group ends within it, whichever began first.
+const TAIL: u32 = 1;
 /// A full ring and a few retransmissions of iperf3's own control connection.
 const LATE: Duration = Duration::from_secs(20);
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use crate::chart::{self, Frame, Line, distribution};
 use crate::plot::significant;
 use crate::record::{CaseRecord, Experiment, Record, Verdict};
-use crate::scenario::{Plot, Sense};
+use crate::scenario::{Is, Plot, Sense};
 use crate::witness::{AGREED, Quantity};
 
 /// Writes `result.json`, `report.html`, `report.md` and the plots into `folder`; the page's path.
@@ -139,12 +139,17 @@ fn rows(experiment: &Experiment) -> Vec<(String, Vec<String>)> {
             names.push((&median.name, median.unit));
         }
     }
-    let row = |(name, unit): (&str, &str)| {
-        let cells = experiment.cases.iter().map(|case| cell(case, name, experiment.repeats)).collect();
+    let row = |(at, (name, unit)): (usize, (&str, &str))| {
+        let one = |case: &CaseRecord| match case.not_available {
+            // Said once is enough.
+            Some(_) if at > 0 => "–".into(),
+            _ => cell(case, name, experiment.repeats),
+        };
+        let cells = experiment.cases.iter().map(one).collect();
         let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
         (format!("{}{unit}", name.replace('_', " ")), cells)
     };
-    names.into_iter().map(row).collect()
+    names.into_iter().enumerate().map(row).collect()
 }
 
 fn cell(case: &CaseRecord, name: &str, repeats: u32) -> String {
@@ -153,7 +158,7 @@ fn cell(case: &CaseRecord, name: &str, repeats: u32) -> String {
     }
     match case.medians.iter().find(|median| median.name == name) {
         Some(median) if repeats > 1 => {
-            format!("{} ± {}", figure(median.value), figure(median.spread / 2.0))
+            format!("{} ± {}", figure(median.value), significant(median.spread / 2.0))
         }
         Some(median) => figure(median.value),
         None if case.medians.is_empty() && !case.failures.is_empty() => "failed".into(),
@@ -260,6 +265,21 @@ fn measured(verdict: &Verdict) -> String {
     )
 }
 
+/// How many bars of each kind hold, in one line.
+fn sum(record: &Record) -> String {
+    let verdicts = || record.experiments.iter().flat_map(|experiment| &experiment.verdicts);
+    let kind = |is, words: &str| {
+        let of = || verdicts().filter(|verdict| verdict.is == is);
+        let met = of().filter(|verdict| verdict.met == Some(true)).count();
+        (of().count() > 0).then(|| format!("{met} of {} {words}", of().count()))
+    };
+    let kinds = [(Is::Fault, "faults shown"), (Is::Cure, "cures hold"), (Is::Promise, "promises kept")];
+    let known: Vec<_> = kinds.into_iter().filter_map(|(is, words)| kind(is, words)).collect();
+    let open = verdicts().filter(|verdict| verdict.met.is_none()).count();
+    let open = (open > 0).then(|| format!("{open} not measured"));
+    known.into_iter().chain(open).collect::<Vec<_>>().join(", ")
+}
+
 /// What is said of the machine, in one line.
 fn machine(record: &Record) -> String {
     let machine = &record.report.machine;
@@ -293,7 +313,7 @@ mod tests {
     use crate::record::{Environment, Median};
     use crate::report::{Better, Report};
     use crate::rig::Rig;
-    use crate::scenario::{Curve, Is, Samples};
+    use crate::scenario::{Curve, Samples};
     use crate::witness::RATE;
     use std::collections::BTreeMap;
 
@@ -356,9 +376,15 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_by_itself() {
         let page = html::page(&record());
-        for expected in
-            ["shown", "&lt;it&gt; waits", "99 ± 0.25", "apt-get install far", "a &lt;ring&gt;", "ping PEER"]
-        {
+        for expected in [
+            "shown",
+            "1 of 1 faults shown",
+            "&lt;it&gt; waits",
+            "99 ± 0.25",
+            "apt-get install far",
+            "a &lt;ring&gt;",
+            "ping PEER",
+        ] {
             assert!(page.contains(expected), "{expected} is missing");
         }
         let verdict = page.find("&lt;it&gt; waits").unwrap();

@@ -82,10 +82,10 @@ pub static BULK: Quantity = Quantity {
 /// While the load was measured.
 pub static AGAIN: Quantity = Quantity {
     name: "segments sent again",
-    unit: "",
-    grain: 2.0,
-    differ: "ss is asked once a second, iperf3 counts by its own seconds; weir counts what it dropped, which TCP may send \
-             again more than once",
+    unit: "a second",
+    grain: 1.0,
+    differ: "ss and iperf3 ask the sender, each at its own moments; weir counts what it dropped, which TCP may send again \
+             more than once",
 };
 
 #[cfg(test)]

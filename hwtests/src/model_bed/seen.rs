@@ -61,7 +61,7 @@ impl Seen {
         measured.lower("sojourn_p99", sojourn_p99 / 1e3, "ms");
         self.probed(&mut measured);
         measured.lower("tcp_rtt_median", self.rtt_by_ss(), "ms");
-        measured.lower("retransmits", self.retransmits_by_ss(), "");
+        measured.lower("retransmits", self.retransmits_by_ss(), "a second");
         measured.lower("pieces", self.record.pieces as f64, "");
         measured.lower("drops", self.record.dropped as f64, "packets");
         measured.lower("away", away.0 * 100.0, "% of the time");
@@ -111,7 +111,7 @@ impl Seen {
             BULK.by("ss", self.rtt_by_ss()),
             BULK.by("iperf3", self.rtt_by_iperf()),
             AGAIN.by("ss", self.retransmits_by_ss()),
-            AGAIN.by("iperf3", self.retransmits_by_iperf()),
+            AGAIN.by("iperf3", self.retransmits_by_iperf() / seconds),
         ];
         if let Some([idle, loaded]) = &self.probes {
             accounts.push(SPARSE.by("irtt", median(&ways(loaded, 2)) - median(&ways(idle, 2))));
@@ -119,7 +119,7 @@ impl Seen {
         if is_weir {
             let sent = own.sent[0] as f64 * 8.0 / seconds * FULL_FRAME / (FULL_FRAME - FRAMING) / 1e6;
             accounts.push(RATE.by("weir, sent", sent));
-            accounts.push(AGAIN.by("weir, dropped", *dropped as f64));
+            accounts.push(AGAIN.by("weir, dropped", *dropped as f64 / seconds));
             let [waited, residence] = [own.sojourn_us[0] / 1e3, own.residence_us[0] / 1e3];
             if residence > 0.0 {
                 accounts.push(IN_CARD.by("weir, residence", residence));
@@ -142,10 +142,10 @@ impl Seen {
 
     /// Bit/s of payload.
     fn acked_by_ss(&self) -> f64 {
-        let ends = self.sockets.first().zip(self.sockets.last());
-        ends.map_or(f64::NAN, |((from, _), (to, _))| self.grown(|socket| socket.acked) * 8.0 / (to - from))
+        self.grown(|socket| socket.acked) * 8.0
     }
 
+    /// A second.
     fn retransmits_by_ss(&self) -> f64 {
         self.grown(|socket| socket.retransmits)
     }
@@ -155,11 +155,14 @@ impl Seen {
         seconds.map(|second| second.retransmits).sum::<u64>() as f64
     }
 
-    /// By how much a counter of all connections has grown.
+    /// By how much a counter of all connections grew a second, from the first look to the last that saw all of them:
+    /// iperf3 may have ended before the one at the end.
     fn grown(&self, counter: fn(&Socket) -> u64) -> f64 {
-        let sum = |sockets: &BTreeMap<u16, Socket>| sockets.values().map(counter).sum::<u64>();
-        let ends = self.sockets.first().zip(self.sockets.last());
-        ends.map_or(f64::NAN, |((_, first), (_, last))| sum(last) as f64 - sum(first) as f64)
+        let Some((from, first)) = self.sockets.first() else { return f64::NAN };
+        let is_whole = |(_, sockets): &&(f64, BTreeMap<u16, Socket>)| sockets.len() == first.len();
+        let Some((to, last)) = self.sockets.iter().rfind(is_whole) else { return f64::NAN };
+        let sum = |sockets: &BTreeMap<u16, Socket>| sockets.values().map(counter).sum::<u64>() as f64;
+        (sum(last) - sum(first)) / (to - from)
     }
 
     /// Mbit/s on the wire of each flow with data in whole seconds; the others are iperf3's own and the pings.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{charts, hearings, machine, measured, remarks, rows};
+use super::{charts, hearings, machine, measured, remarks, rows, sum};
 use crate::chart::{self, escape};
 use crate::record::{Experiment, Record, Verdict};
 use crate::witness::Quantity;
@@ -18,6 +18,7 @@ pub(super) fn page(record: &Record) -> String {
         STYLE,
         escape(&machine(record))
     );
+    let _ = writeln!(page, "<p class=\"sum\">{}</p>", escape(&sum(record)));
     for experiment in &record.experiments {
         let _ = writeln!(page, "<h2>{} on {}</h2>", experiment.scenario, escape(&experiment.rig.name));
         verdicts(&mut page, experiment);
@@ -40,7 +41,7 @@ fn verdicts(page: &mut String, experiment: &Experiment) {
     for verdict in &experiment.verdicts {
         let _ = writeln!(
             page,
-            "<li class=\"{}\"><b>{}</b> {} <small>{}</small></li>",
+            "<li class=\"{}\"><b>{}</b><span>{} <small>{}</small></span></li>",
             class(verdict),
             verdict.word(),
             escape(&verdict.says),
@@ -122,7 +123,7 @@ fn witnesses(page: &mut String, experiment: &Experiment) {
         }
         let words = hearing.verdicts().into_iter().zip(&hearing.apart);
         let cells = words.map(|(word, apart)| {
-            format!("<td class=\"{}\">{word}</td>", if apart.is_disagreement() { "bad" } else { "good" })
+            format!("<td{}>{word}</td>", if apart.is_disagreement() { " class=\"bad\"" } else { "" })
         });
         let _ = writeln!(page, "<tr class=\"apart\"><th>apart</th>{}</tr>", cells.collect::<String>());
     }
@@ -148,12 +149,12 @@ fn repeat(page: &mut String, record: &Record) {
 
 const STYLE: &str = "\
 body{font:15px/1.5 sans-serif;color:var(--ink);background:var(--paper);max-width:1280px;margin:2em auto;padding:0 1em}\
-h1{margin-bottom:0}.where,small{color:var(--grey)}.verdicts{list-style:none;padding:0}\
-.verdicts li{padding:.3em .6em;margin:.2em 0;border-left:5px solid var(--grey)}\
-.verdicts b{display:inline-block;min-width:6.5em}\
+h1{margin-bottom:0}.where,small{color:var(--grey)}.sum{font-weight:bold}.verdicts{list-style:none;padding:0}\
+.verdicts li{display:grid;grid-template-columns:6.5em 1fr;padding:.3em .6em;margin:.2em 0;border-left:5px solid var(--grey)}\
 .good{border-color:var(--good)!important}.good b{color:var(--good)}.bad{border-color:var(--bad)!important}\
 .bad,.bad b{color:var(--bad)}li.bad{color:inherit}\
 .wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.25em .7em;border-bottom:1px solid var(--line)}\
-td{text-align:right;font-variant-numeric:tabular-nums}th{text-align:left}\
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(420px,1fr));gap:1em;margin:1em 0}\
+td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}th{text-align:left}\
+tr>th:first-child{position:sticky;left:0;background:var(--paper)}.head th{padding-top:1em}.head th:not(:first-child){text-align:right}\
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%),1fr));gap:1em;margin:1em 0}\
 pre{overflow-x:auto;border:1px solid var(--line);padding:.6em}";

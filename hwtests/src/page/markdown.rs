@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{charts, hearings, machine, measured, remarks, rows};
+use super::{charts, hearings, machine, measured, remarks, rows, sum};
 use crate::record::{Experiment, Record};
 
 /// The whole report.
@@ -22,7 +22,7 @@ pub(super) fn page(record: &Record) -> String {
 
 /// Machine, verdicts and tables.
 pub(super) fn summary(record: &Record) -> String {
-    let mut text = machine(record) + "\n";
+    let mut text = format!("{}\n\n{}\n", machine(record), sum(record));
     for experiment in &record.experiments {
         let _ = writeln!(text, "\n## {} on {}\n", experiment.scenario, experiment.rig.name);
         for missing in &experiment.missing {

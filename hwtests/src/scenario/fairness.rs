@@ -25,7 +25,7 @@ pub static SCENARIO: Scenario = Scenario {
     kinds: &[Kind::Model],
     seconds: 8,
     repeats: 3,
-    takes: |seconds| seconds + 7,
+    takes: |seconds| seconds + 8,
     cases,
     measure,
     bars,

@@ -20,7 +20,7 @@ pub static SCENARIO: Scenario = Scenario {
     kinds: &[Kind::Model],
     seconds: 6,
     repeats: 3,
-    takes: |seconds| seconds + 7,
+    takes: |seconds| seconds + 8,
     cases,
     measure,
     bars,
@@ -129,6 +129,14 @@ fn bars(_: &Rig) -> Vec<Bar> {
             Bound::Times(0.99, "whole", "tcp"),
             Is::Promise,
             "no throughput is lost",
+        ),
+        bar(
+            "split",
+            "wire_idle_while_there",
+            AtMost,
+            Bound::Fixed(1.0),
+            Is::Promise,
+            "the wire is not idle while the machine lets weir run",
         ),
         bar(
             "split",

@@ -22,7 +22,7 @@ pub static SCENARIO: Scenario = Scenario {
     kinds: &[Kind::Model],
     seconds: 6,
     repeats: 3,
-    takes: |seconds| seconds + 7,
+    takes: |seconds| seconds + 8,
     cases,
     measure,
     bars,
@@ -141,6 +141,14 @@ fn bars_of(rig: &Rig, cell: &Cell) -> Vec<Bar> {
             Bound::Fixed(residence / 1e3),
             Is::Cure,
             format!("{label}: time in the card p99 is no more than 0.5 D + 2 B + 2 W + 4 frames"),
+        ),
+        bar(
+            governed,
+            "wire_idle_while_there",
+            AtMost,
+            Bound::Fixed(1.0),
+            Is::Promise,
+            format!("{label}: governed, the wire is not idle while the machine lets weir run"),
         ),
     ]);
     bars
