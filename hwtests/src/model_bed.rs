@@ -278,7 +278,7 @@ mod tests {
         }
         // fq_codel: the hash scaled to its 1024 queues; cake: the remainder.
         let queues: [BTreeSet<u32>; 2] = [
-            flows.iter().map(|flow| (u64::from(hasher().flow(flow)) * 1_024 >> 32) as u32).collect(),
+            flows.iter().map(|flow| ((u64::from(hasher().flow(flow)) * 1_024) >> 32) as u32).collect(),
             flows.iter().map(|flow| hasher().flow(flow) % 1_024).collect(),
         ];
         assert_eq!(queues.map(|queues| queues.len()), [flows.len(); 2]);
