@@ -48,11 +48,13 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let mut live = Live::new(path, config.clone(), secret);
     let mut instance = Instance::new(name, file, config);
+    let links_up = vec![true; 2 * line.links().len()];
     let mut control = Control {
         live: &mut live,
         running: Running { line: &mut line, instance: &mut instance, signals: &signals },
         windows: Windows::new(),
-        links_up: Vec::new(),
+        // What is not so at the start is told.
+        links_up,
         is_late: false,
     };
     let version = env!("CARGO_PKG_VERSION");
@@ -217,14 +219,9 @@ impl Control<'_> {
         }
         let links = self.running.line.links();
         let ports = links.iter().flat_map(|link| [(link, &link.a), (link, &link.b)]);
-        for (index, (link, port)) in ports.enumerate() {
+        for ((link, port), was_up) in ports.zip(&mut self.links_up) {
             let is_up = port.is_up();
-            let was_up = self.links_up.get(index).copied();
-            match self.links_up.get_mut(index) {
-                Some(known) => *known = is_up,
-                None => self.links_up.push(is_up),
-            }
-            if was_up.is_some_and(|was_up| was_up != is_up) || (was_up.is_none() && !is_up) {
+            if std::mem::replace(was_up, is_up) != is_up {
                 let state = if is_up { "up" } else { "down" };
                 let text = format!("link {:?}: port {} is {state}", link.name, port.port.name());
                 self.live.note(Kind::Link, &text);
