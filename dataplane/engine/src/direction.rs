@@ -5,7 +5,7 @@
 //! alike, where waiting is what receiver, egress and sender hold. Cutting adds packets and headers,
 //! merging removes them.
 
-use crate::change::{DirectionChange, MOVES};
+use crate::change::{DirectionChange, MOVES, MOVES_UNDER_LOAD};
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::delays::{ByKind, Recorder};
@@ -14,11 +14,12 @@ use crate::flight::Flight;
 use crate::frame;
 use crate::gate::Gate;
 use crate::page::DirectionPage;
+use crate::plan::GovernorPlan;
 use crate::receiver::{Receiver, Setup};
 use crate::sender::{LateCut, Sender};
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy};
-use dpdk::{Mbuf, Mempool, RxQueue, TxQueue};
+use dpdk::{Burst, Mbuf, Mempool, RxQueue, TxQueue};
 use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -33,6 +34,8 @@ pub struct Direction {
     link_down_hold: Duration,
     split: Split,
     link_speed: Option<Rate>,
+    /// The last burst was full.
+    is_busy: bool,
     counters: Counters,
 }
 
@@ -98,6 +101,7 @@ impl Direction {
             link_down_hold: settings.link_down_hold,
             split,
             link_speed,
+            is_busy: false,
             counters: Counters::default(),
         }
     }
@@ -118,6 +122,7 @@ impl Direction {
         let was_idle = self.is_empty();
         let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
         moved += received;
+        self.is_busy = received >= Burst::CAPACITY;
         if was_idle && received > 0 {
             moved += self.transmit(now);
         }
@@ -172,25 +177,33 @@ impl Direction {
         self.split = split;
     }
 
+    /// Other bounds of what may lie in the transmit ring from now on, where something keeps it short.
+    pub fn set_governor(&mut self, plan: GovernorPlan) {
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.set_plan(plan);
+        }
+    }
+
     /// Begins with a change at a burst boundary: settings at once; packets that have another place now, or
     /// none any more, in [`Direction::go_on_changing`].
     pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
         self.receiver.begin(change);
         self.egress.begin(now, change);
-        if let (Some(gate), Some(governor)) = (self.sender.gate_mut(), change.governor) {
-            gate.set_plan(governor);
+        if let Some(governor) = change.governor {
+            self.set_governor(governor);
         }
         (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
     }
 
-    /// Moves, or drops where a limit is lower now, some [`MOVES`] packets, and takes note once all that waits
-    /// is where it belongs.
+    /// Moves, or drops where a limit is lower now, some [`MOVES`] packets, or [`MOVES_UNDER_LOAD`], and takes
+    /// note once all that waits is where it belongs.
     pub fn go_on_changing(&mut self, now: Instant, change: &mut DirectionChange) {
         if change.is_done {
             return;
         }
+        let most = if self.is_busy { MOVES_UNDER_LOAD } else { MOVES };
         let losses = &mut self.counters.losses;
-        self.egress.proceed(now, MOVES, self.receiver.classifier(), &mut |packet: Mbuf, reason| {
+        self.egress.proceed(now, most, self.receiver.classifier(), &mut |packet: Mbuf, reason| {
             losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
         });
         change.is_done = self.egress.finish(change);

@@ -24,8 +24,8 @@ pub static SCENARIO: Scenario = Scenario {
             are, 2:1; governed, the queue stands in fq_codel and they share alike. Shares are from the wire's own log.",
     kinds: &[Kind::Model],
     seconds: 8,
-    repeats: 2,
-    takes: |seconds| seconds + 7,
+    repeats: 3,
+    takes: |seconds| seconds + 8,
     cases,
     measure,
     bars,
@@ -108,6 +108,22 @@ fn bars(_: &Rig) -> Vec<Bar> {
             "without a governor the streams share as their windows are, 2:1",
         ),
         bar("cure", "most_of_least", AtMost, Bound::Fixed(1.05), Is::Cure, "governed, they share 1:1"),
+        bar(
+            "ns3_fault",
+            "most_of_least",
+            AtLeast,
+            Bound::Fixed(1.7),
+            Is::Fault,
+            "ns-3 shows the same without byte limits",
+        ),
+        bar(
+            "ns3_cure",
+            "most_of_least",
+            AtMost,
+            Bound::Fixed(1.05),
+            Is::Cure,
+            "and the same cure with its own",
+        ),
     ];
     for case in ["cure", "free_cure", "eight_cure"] {
         bars.extend([

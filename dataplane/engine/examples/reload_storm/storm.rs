@@ -2,7 +2,7 @@
 
 use crate::stream::{FRAME, Stream};
 use crate::timing::{Stopwatch, Times};
-use dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
+use dpdk::{Burst, Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::change::{Change, DirectionChange, Target};
 use engine::classify::{Classifier, Wants};
 use engine::completion::source::{Nudge, Source};
@@ -37,8 +37,13 @@ pub struct Bench {
     governor: GovernorPlan,
     slots: u32,
     generation: u64,
+    load: Load,
+    /// What is kept fair, now this, now that.
+    modes: [FlowMode; 4],
     /// Frames per second that arrive, and may leave.
     rate: f64,
+    /// What it carried before the last stretches.
+    carried: [f64; 3],
     /// The worker's time, and frames that are due by it, in nanoseconds and parts of frames.
     now: Instant,
     due: f64,
@@ -46,11 +51,32 @@ pub struct Bench {
     _ports: [Port; 2],
 }
 
+/// How many frames arrive.
+#[derive(Clone, Copy)]
+pub enum Load {
+    /// A second.
+    Rate(f64),
+    /// Of what the worker carries, which is found out anew before each stretch: on a shared machine it is now
+    /// this, now that.
+    Share(f64),
+}
+
+/// Flows apart, and lumped together.
+pub const ANY: [FlowMode; 4] =
+    [FlowMode::FlowBlind, FlowMode::SrcHost, FlowMode::Flows, FlowMode::TripleIsolate];
+/// Flows apart.
+pub const APART: [FlowMode; 4] =
+    [FlowMode::Flows, FlowMode::DualSrcHost, FlowMode::DualDstHost, FlowMode::TripleIsolate];
+
 /// What a storm did.
 pub struct Outcome {
     pub reloads: u64,
+    /// Frames that arrived a second, in each stretch.
+    pub rates: Vec<f64>,
     pub sent: u64,
+    /// All, and those that found no room before the worker in stretches without changes.
     pub lost: u64,
+    pub lost_without: u64,
     pub overtaken: u64,
     pub least_waiting: u64,
     /// Turns that begin a change or go on with one; other turns meanwhile; turns of stretches without.
@@ -61,18 +87,19 @@ pub struct Outcome {
     pub whole: Times,
     /// How long packets waited with changes, and without.
     pub waits: [Total; 2],
+    /// Bytes; and KiB over the second half of all changes.
     pub heap_growth: i64,
     pub resident_growth: i64,
 }
 
 impl Bench {
     /// A worker with [`QUEUED`] packets waiting.
-    pub fn new(eal: &Eal, rate: f64) -> Self {
+    pub fn new(eal: &Eal, load: Load, modes: [FlowMode; 4]) -> Self {
+        let rate = if let Load::Rate(rate) = load { rate } else { 1e6 };
         let id = BENCHES.fetch_add(1, Ordering::Relaxed);
         let ring = |end: &str, size| Ring::create(eal, &format!("{end}{id}"), size).unwrap();
         let (inlet, outlet) = (ring("in", 1_024), ring("out", 4_096));
-        let pool =
-            Mempool::create(eal, &MempoolConfig::new(format!("storm{id}"), MBUFS)).unwrap();
+        let pool = Mempool::create(eal, &MempoolConfig::new(format!("storm{id}"), MBUFS)).unwrap();
         let port = |end: &str| {
             let mut port = Ring::port(eal, &format!("{end}{id}"), &inlet, &outlet).unwrap();
             port.configure(&PortConfig::default(), &pool).unwrap();
@@ -92,8 +119,8 @@ impl Bench {
         let params = Params::Cake(cake);
         let slots = pool::slots(&params);
         let qdisc = Qdisc::new(&params, slots as usize).unwrap();
-        let egress = Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2))
-            .recording(Sojourn::new(&params));
+        let egress =
+            Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&params));
         let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), Wants::of(&params), &[]);
         let pieces = MempoolConfig {
             data_room: PieceSum::data_room(tx.multi_segs()),
@@ -132,12 +159,15 @@ impl Bench {
             governor,
             slots,
             generation: 0,
+            load,
+            modes,
             rate,
+            carried: [f64::MAX; 3],
             now: Instant::ZERO + Duration::from_millis(1),
             due: 0.0,
             _ports: [a, b],
         };
-        while bench.waiting() < QUEUED {
+        while bench.waiting() < QUEUED + QUEUED / 10 {
             bench.stream.feed(64);
             bench.worker.turn(bench.now);
             bench.stream.drain();
@@ -145,45 +175,45 @@ impl Bench {
         bench
     }
 
-    /// The most frames per second that this worker takes in and sends without end: a little more, and they
-    /// pile up before it.
-    pub fn capacity(eal: &Eal) -> f64 {
-        let (mut low, mut high) = (1e6, 32e6);
-        for _ in 0..9 {
-            let rate = (low + high) / 2.0;
-            let mut bench = Self::new(eal, rate);
-            bench.run_for(Duration::from_millis(20), &mut Times::new());
-            let carries = bench.stream.missed == 0 && bench.waiting() < 2 * QUEUED && bench.stream.arriving() < 512;
-            *(if carries { &mut low } else { &mut high }) = rate;
+    /// Frames per second that the worker carries just now: half of what it takes in and sends while the ring
+    /// before it is never empty.
+    fn carries(&mut self) -> f64 {
+        let moved = |bench: &Self| {
+            let counters = bench.worker.directions()[0].counters();
+            (counters.received.packets + counters.sent.packets) as f64 / 2.0
+        };
+        let (before, start) = (moved(self), self.now);
+        while self.now < start + SATURATED {
+            self.turn();
+            let missing = 2 * Burst::CAPACITY as u64;
+            self.stream.feed(missing.saturating_sub(self.stream.arriving()) as usize);
         }
-        low
+        (moved(self) - before) * 1e9 / self.now.since(start).as_nanos() as f64
     }
 
     /// Changes it so many times, with and without changes by turns.
     pub fn storm(mut self, reloads: u64) -> Outcome {
-        let mut outcome = Outcome {
-            reloads: 0,
-            sent: 0,
-            lost: 0,
-            overtaken: 0,
-            least_waiting: u64::MAX,
-            changing: Times::new(),
-            between: Times::new(),
-            control: Times::new(),
-            whole: Times::new(),
-            waits: Default::default(),
-            heap_growth: 0,
-            resident_growth: 0,
-        };
-        self.stretch(20, &mut outcome);
-        let before = (resident_kib(), outcome.reloads);
+        let mut outcome = Outcome::new(reloads);
+        let start = (self.plan.clone(), self.governor);
+        (0..WARM_UP).for_each(|_| self.stretch(2, &mut outcome));
+        self.change_to(start.clone(), &mut outcome);
+        let missed = self.stream.missed;
+        outcome = Outcome::new(reloads);
+        // Takes memory of its own the first time.
+        (0..2).for_each(|which| self.waited(&mut outcome.waits[which]));
+        let mut resident = None;
         let heap = allocation_counter::measure(|| {
-            while outcome.reloads - before.1 < reloads {
+            while outcome.reloads < reloads {
                 self.stretch(10, &mut outcome);
+                if outcome.reloads >= reloads / 2 {
+                    resident.get_or_insert_with(resident_kib);
+                }
             }
+            // Other settings take other memory.
+            self.change_to(start, &mut outcome);
         });
         outcome.heap_growth = heap.bytes_current;
-        outcome.resident_growth = resident_kib() - before.0;
+        outcome.resident_growth = resident_kib() - resident.unwrap_or_default();
         // What still waits leaves now, and is counted too.
         for _ in 0..1_000_000 {
             if self.stream.inside() == 0 {
@@ -195,7 +225,7 @@ impl Bench {
         }
         let losses = self.worker.directions()[0].counters().losses.total().packets;
         outcome.sent = self.stream.sent;
-        outcome.lost = self.stream.missed + self.stream.inside();
+        outcome.lost = self.stream.missed - missed + self.stream.inside();
         assert_eq!(self.stream.inside(), losses, "what does not come out is counted");
         outcome.overtaken = self.stream.overtaken;
         outcome
@@ -203,24 +233,32 @@ impl Bench {
 
     /// So many changes with pauses, then as much time without.
     fn stretch(&mut self, changes: u64, outcome: &mut Outcome) {
+        if let Load::Share(share) = self.load {
+            self.carried.rotate_right(1);
+            self.carried[0] = self.carries();
+            // What is found far from what arrives is found wrong: sending takes more than receiving.
+            let least = self.carried.into_iter().fold(1.25 * self.rate / share, f64::min);
+            self.rate = share * least;
+        }
+        outcome.rates.push(self.rate);
         let start = self.now;
         for _ in 0..changes {
             outcome.least_waiting = outcome.least_waiting.min(self.waiting());
-            self.change();
-            let began = self.now;
-            let mut gaps = 0;
-            while self.control.changed().is_none() {
-                let time = self.turn();
-                gaps += u32::from(time.is_none());
-                outcome.changing.note(time);
-            }
-            outcome.whole.note((gaps == 0).then(|| self.now.since(began).as_nanos()));
-            outcome.reloads += 1;
+            let to = self.vary();
+            let span = self.change_to(to, outcome);
+            outcome.whole.note(Some(span));
             self.run_for(PAUSE, &mut outcome.between);
         }
         self.waited(&mut outcome.waits[0]);
-        let span = self.now.since(start);
+        // What arrives leaves, so that the queue stands.
+        let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
+        cake.bandwidth = Some(bandwidth(self.rate));
+        let plan =
+            DirectionPlan { qdisc: Params::Cake(cake), bandwidth: cake.bandwidth, ..self.plan.clone() };
+        self.change_to((plan, self.governor), outcome);
+        let (span, missed) = (self.now.since(start), self.stream.missed);
         self.run_for(span, &mut outcome.control);
+        outcome.lost_without += self.stream.missed - missed;
         self.waited(&mut outcome.waits[1]);
     }
 
@@ -260,9 +298,8 @@ impl Bench {
         waits.add(&page.sojourn[0]);
     }
 
-    /// Sends a change of everything.
-    fn change(&mut self) {
-        let (plan, governor) = self.vary();
+    /// Sends a change, and turns until it has been carried out: in how many nanoseconds, gaps left out.
+    fn change_to(&mut self, (plan, governor): (DirectionPlan, GovernorPlan), outcome: &mut Outcome) -> u64 {
         let old = Target { plan: &self.plan, governor: Some(self.governor), link_down_hold: HOLD };
         let new = Target { plan: &plan, governor: Some(governor), link_down_hold: HOLD };
         let direction = DirectionChange::between(0, &old, &new, self.slots).unwrap();
@@ -271,16 +308,26 @@ impl Bench {
         let (generation, directions) = (self.generation, vec![direction]);
         let change = Change { generation, poll: Poll::Busy, directions, refused: None };
         self.control.send(Command::Apply(Box::new(change))).unwrap();
+        let began = self.now;
+        while self.control.changed().is_none() {
+            let time = self.turn();
+            outcome.changing.note(time);
+        }
+        outcome.reloads += 1;
+        self.now.since(began).as_nanos()
     }
 
+    /// Something else of everything.
+
     fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
-        // A little faster while many wait, a little slower while few do.
-        let share = if self.waiting() > QUEUED + QUEUED / 50 { 1.02 } else { 0.98 };
+        // Faster while many wait, slower while few do.
+        let modes = self.modes;
+        let excess = self.waiting() as f64 / (1.1 * QUEUED as f64) - 1.0;
+        let share = 1.0 + (excess / 4.0).clamp(-0.1, 0.1);
         let dice = &mut self.dice;
         let mut one_of = |bound: usize| dice.next_u32() as usize % bound;
         let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
         let classes = [Diffserv::BestEffort, Diffserv::Diffserv3, Diffserv::Diffserv4, Diffserv::Diffserv8];
-        let modes = [FlowMode::FlowBlind, FlowMode::SrcHost, FlowMode::Flows, FlowMode::TripleIsolate];
         cake.bandwidth = Some(bandwidth(self.rate * share));
         cake.rtt = Duration::from_millis([1_000_000, 3_600_000][one_of(2)]);
         cake.target = cake::Params::target_of(cake.rtt);
@@ -310,6 +357,27 @@ impl Bench {
     }
 }
 
+impl Outcome {
+    fn new(reloads: u64) -> Self {
+        Self {
+            reloads: 0,
+            rates: Vec::with_capacity(reloads as usize),
+            sent: 0,
+            lost: 0,
+            lost_without: 0,
+            overtaken: 0,
+            least_waiting: u64::MAX,
+            changing: Times::new(),
+            between: Times::new(),
+            control: Times::new(),
+            whole: Times::new(),
+            waits: Default::default(),
+            heap_growth: 0,
+            resident_growth: 0,
+        }
+    }
+}
+
 /// The rate at which so many frames leave in a second.
 fn bandwidth(frames: f64) -> Rate {
     Rate::from_bits_per_sec((frames * 8.0 * FRAME as f64) as u64)
@@ -328,5 +396,9 @@ static BENCHES: AtomicU32 = AtomicU32::new(0);
 const QUEUED: u64 = 4_000;
 /// The worker's time between two changes.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Stretches before any count: the rate finds its place.
+const WARM_UP: usize = 12;
+/// The worker's time for finding out what it carries.
+const SATURATED: Duration = Duration::from_millis(1);
 const HOLD: Duration = Duration::from_millis(100);
 const MBUFS: u32 = 32_767;
