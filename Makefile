@@ -53,7 +53,7 @@ bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: t
 	$(CARGO) build --release --locked --workspace --examples
 	$(RELEASE)/bench --out target/bench
 
-screenshots: build ## the pictures of the README, of real traffic: hwtests/results/screenshots/ (root, 3 minutes)
+screenshots: build ## the pictures of the README, of real traffic: hwtests/results/screenshots/ (root, 4 minutes)
 	$(RELEASE)/screenshots --weir $(RELEASE)/weir --out hwtests/results/screenshots
 
 soak: build ## the random tests fifty times as long, the demo for half an hour, ten minutes of each soak (root, two hours)
