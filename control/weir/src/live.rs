@@ -9,6 +9,7 @@ use crate::history::History;
 use crate::observe::Instance;
 use crate::plan::plan;
 use crate::say::complain;
+use crate::service::Notify;
 use crate::signals::Signals;
 use anyhow::{Result, anyhow, bail};
 use config::diff::{Difference, diff};
@@ -49,6 +50,7 @@ pub struct Running<'a> {
     pub line: &'a mut Line,
     pub instance: &'a mut Instance,
     pub signals: &'a Signals,
+    pub notify: &'a Notify,
 }
 
 impl Live {
@@ -57,6 +59,11 @@ impl Live {
         let (started, current) = (config.clone(), config);
         let (history, reverts) = (History::default(), Vec::new());
         Self { file, started, current, secret, history, generation: 0, reverts }
+    }
+
+    /// What it runs by now.
+    pub fn config(&self) -> &Config {
+        &self.current
     }
 
     /// Does what a client asks for.
@@ -81,6 +88,7 @@ impl Live {
     /// # Errors
     /// It is wrong, needs a restart, or the workers did not take it up.
     pub fn reload(&mut self, running: &mut Running<'_>, by: &str, dry_run: bool) -> Result<String> {
+        let _reloading = (!dry_run).then(|| running.notify.reloading());
         let loaded = load(&self.file).map(|loaded| loaded.config);
         let done = loaded.and_then(|config| self.change(running, config, by, dry_run));
         if let (Err(error), false) = (&done, dry_run) {

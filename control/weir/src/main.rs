@@ -5,16 +5,20 @@ mod carries;
 mod check;
 mod cli;
 mod command;
+mod generate;
 mod history;
 mod leftover;
 mod live;
 mod observe;
+mod pci;
 mod plan;
 mod probe;
 mod progress;
 mod report;
 mod run;
 mod say;
+mod service;
+mod setup;
 mod show;
 mod signals;
 mod socket;
@@ -39,6 +43,11 @@ fn main() -> ExitCode {
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
         Command::Keys => check::keys(),
+        Command::Setup { file, apply, json, allowed } => {
+            setup::setup(&setup::Request { file, apply, json, allowed })
+        }
+        Command::Man { folder } => generate::man(folder.as_deref()),
+        Command::Completions { shell } => generate::completions(shell),
     };
     match result {
         Ok(code) => code,

@@ -8,6 +8,9 @@ use crate::observe::{Instance, observe};
 use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_much_memory};
 use crate::progress::Progress;
 use crate::say::complain;
+use crate::service::capabilities::{Capabilities, Needs};
+use crate::service::handover::Handover;
+use crate::service::{BAD_CONFIGURATION, Heartbeat, Notify};
 use crate::signals::Signals;
 use crate::socket::Socket;
 use crate::taken;
@@ -26,7 +29,13 @@ use std::time::Duration;
 /// # Errors
 /// The configuration, the name, the EAL, a port, the memory; or a worker that died.
 pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode> {
-    let config = load(file)?.config;
+    let config = match load(file) {
+        Ok(loaded) => loaded.config,
+        Err(error) => {
+            complain(&format!("weir: {error:#}"));
+            return Ok(ExitCode::from(BAD_CONFIGURATION));
+        }
+    };
     let name = instance_name(file, name)?;
     let environment = suited(&file.display(), &config)?;
     // Before anything is opened, so that no signal finds us half way.
@@ -36,12 +45,16 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     signals.remove_at_end(socket.path().to_owned());
     let mut commands = Commands::beside(socket.path())?;
     signals.remove_at_end(commands.path().to_owned());
+    // Before the EAL and the line, so that it goes after them.
+    let mut handover = Handover::take_back(&config)?;
+    warn_of_missing_capabilities(&config);
     let (_folder, eal) = start_eal(&config, &environment.eal(&name, verbose), &signals, &progress)?;
     let secret = secret()?;
     let mut line = Line::start(&eal, &plan(&config, secret), &mut |step| progress.step(&step))
         .map_err(|error| refused(error, verbose))?;
     drop(progress);
     signals.running();
+    handover.disarm();
     warn(&mut line);
     if verbose {
         for port in line.links().iter().flat_map(|link| [&link.a, &link.b]) {
@@ -50,6 +63,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     }
     // A reload reads it again, from wherever this process may be then.
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    keep_capabilities(&config, &path);
     let mut live = Live::new(path, config.clone(), secret);
     let mut instance = Instance::new(name, file, config);
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
@@ -63,12 +77,15 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         Eal::version(),
         instance.name
     );
-    let failed = serve(&mut line, &mut instance, &mut live, &signals, (&mut socket, &mut commands));
+    let notify = Notify::from_environment();
+    let failed =
+        serve(&mut line, &mut instance, &mut live, (&signals, &notify), (&mut socket, &mut commands));
     line.stop();
     let _ = write!(stdout(), "{}", observe(&instance, &line));
     if failed {
         bail!("a worker ended by itself: this is a fault of weir, please report it");
     }
+    handover.arm(live.config());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -113,15 +130,17 @@ fn serve(
     line: &mut Line,
     instance: &mut Instance,
     live: &mut Live,
-    signals: &Signals,
+    (signals, notify): (&Signals, &Notify),
     (socket, commands): (&mut Socket, &mut Commands),
 ) -> bool {
+    let mut heartbeat = Heartbeat::new(notify);
     for round in 1_u64.. {
         if signals.wait(TEND) {
             break;
         }
         line.tend();
-        let mut running = Running { line, instance, signals };
+        heartbeat.tend(line);
+        let mut running = Running { line, instance, signals, notify };
         commands.serve(|request, who| live.carry_out(&mut running, request, who));
         live.tend(&mut running);
         if signals.take_hangup() {
@@ -140,6 +159,24 @@ fn serve(
         }
     }
     false
+}
+
+/// Tells what a start lacks, before a driver says so in its own words.
+fn warn_of_missing_capabilities(config: &Config) {
+    let missing = Needs::of(config).missing();
+    if !missing.is_empty() {
+        complain(&format!(
+            "weir: warning: this process lacks {missing}, which its ports need to start: run as root, or give it \
+             them (AmbientCapabilities= of a systemd unit, setpriv --ambient-caps)"
+        ));
+    }
+}
+
+/// From here on no thread has more than the ports and a reload need.
+fn keep_capabilities(config: &Config, file: &Path) {
+    if let Err(error) = (Needs::of(config).kept | Capabilities::to_read(&[file])).keep_only() {
+        complain(&format!("weir: warning: {error}"));
+    }
 }
 
 /// SIGHUP: whoever sent it is told on standard error.
