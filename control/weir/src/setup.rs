@@ -19,7 +19,7 @@ use config::model::{Config, Poll};
 use finding::{Finding, Level};
 use host::Host;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What is asked for.
@@ -54,11 +54,14 @@ struct Wanted {
 /// The configuration is wrong, or something could not be done.
 pub fn setup(request: &Request) -> Result<ExitCode> {
     let config = request.file.as_deref().map(|file| load(file).map(|loaded| loaded.config)).transpose()?;
-    let host = Host::look(Path::new("/"));
+    let host = Host::system();
     let findings = findings(&host, config.as_ref(), &request.allowed);
     let done = if request.apply { apply::apply(&host, &findings) } else { apply::Done::default() };
     say(&if request.json {
-        format!("{:#}\n", serde_json::json!({ "findings": findings, "applied": request.apply.then_some(&done) }))
+        format!(
+            "{:#}\n",
+            serde_json::json!({ "findings": findings, "applied": request.apply.then_some(&done) })
+        )
     } else {
         let told = if request.apply { done.to_string() } else { hint(&findings) };
         format!("{}{told}", text(&findings))
@@ -100,7 +103,8 @@ fn text(findings: &[Finding]) -> String {
 }
 
 fn hint(findings: &[Finding]) -> String {
-    let (mut text, steps) = (String::new(), findings.iter().map(|finding| finding.steps.len()).sum::<usize>());
+    let (mut text, steps) =
+        (String::new(), findings.iter().map(|finding| finding.steps.len()).sum::<usize>());
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let _ = write!(
         text,
@@ -110,7 +114,8 @@ fn hint(findings: &[Finding]) -> String {
         count(Level::Wrong)
     );
     if steps > 0 {
-        let _ = write!(text, "; `weir setup --apply` does what is marked with --apply, and says how to undo it");
+        let _ =
+            write!(text, "; `weir setup --apply` does what is marked with --apply, and says how to undo it");
     }
     text.push('\n');
     text

@@ -48,7 +48,10 @@ fn carry_out(host: &Host, step: &Step) -> Result<()> {
         }
         Step::Load { module } => {
             let status = Command::new("modprobe").arg(module).status().context("cannot run modprobe")?;
-            ensure!(status.success(), "modprobe {module} failed: the kernel has no such module, or this is not root");
+            ensure!(
+                status.success(),
+                "modprobe {module} failed: the kernel has no such module, or this is not root"
+            );
             Ok(())
         }
         Step::Bind { port, from, to } => {

@@ -19,8 +19,13 @@ fn presence(host: &Host, wanted: &Wanted) -> Finding {
     let gone: Vec<_> = wanted.workers.iter().copied().filter(|cpu| !online.contains(cpu)).collect();
     if !gone.is_empty() {
         let why = "a worker is pinned to its CPU";
-        return Finding::wrong(about, is, format!("CPUs of {}: {} are not online", list(&online), list(&gone)), why)
-            .by_hand("name others in [eal] lcores, or leave it out");
+        return Finding::wrong(
+            about,
+            is,
+            format!("CPUs of {}: {} are not online", list(&online), list(&gone)),
+            why,
+        )
+        .by_hand("name others in [eal] lcores, or leave it out");
     }
     if online.len() < 2 {
         let why = "a worker polls all the time, and what else runs on its CPU makes packets wait";
@@ -65,7 +70,9 @@ fn governor(host: &Host, wanted: &Wanted) -> Option<Finding> {
             });
             let why = "a CPU that has slowed down takes some 10 us to 1 ms to be fast again";
             let finding = Finding::better("frequency governor", is.join(", "), BEST, why);
-            Some(finding.steps(steps.collect()).by_hand("to keep it over a reboot: cpupower frequency-set -g performance in a unit of its own"))
+            Some(finding.steps(steps.collect()).by_hand(
+                "to keep it over a reboot: cpupower frequency-set -g performance in a unit of its own",
+            ))
         }
     }
 }
@@ -92,7 +99,9 @@ fn idle_states(host: &Host, wanted: &Wanted) -> Option<Finding> {
     }
     let why = "with poll = \"adaptive\" a worker naps 50 us, and wakes that much later";
     let finding = Finding::better(about, is, format!("none slower than {QUICK_US} us"), why);
-    Some(finding.by_hand("engine.poll = \"busy\", which never idles; or processor.max_cstate=1 on the kernel's command line"))
+    Some(finding.by_hand(
+        "engine.poll = \"busy\", which never idles; or processor.max_cstate=1 on the kernel's command line",
+    ))
 }
 
 fn interrupts(host: &Host, wanted: &Wanted) -> Option<Finding> {
@@ -102,9 +111,10 @@ fn interrupts(host: &Host, wanted: &Wanted) -> Option<Finding> {
         .iter()
         .filter(|irq| {
             // Of lines that nobody uses the kernel keeps the default affinity.
-            let is_used = host.list(&format!("/proc/irq/{irq}")).iter().any(|name| {
-                host.path(&format!("/proc/irq/{irq}/{name}")).is_dir()
-            });
+            let is_used = host
+                .list(&format!("/proc/irq/{irq}"))
+                .iter()
+                .any(|name| host.path(&format!("/proc/irq/{irq}/{name}")).is_dir());
             let effective = host.cpus(&format!("/proc/irq/{irq}/effective_affinity_list"));
             is_used && effective.iter().any(|cpu| wanted.workers.contains(cpu))
         })
@@ -132,7 +142,11 @@ fn interrupts(host: &Host, wanted: &Wanted) -> Option<Finding> {
 }
 
 fn list(cpus: &[u32]) -> String {
-    if cpus.is_empty() { "none".to_owned() } else { cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",") }
+    if cpus.is_empty() {
+        "none".to_owned()
+    } else {
+        cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    }
 }
 
 const BEST: &str = "performance";

@@ -1,30 +1,32 @@
 //! The machine as /proc and /sys show it, below a root folder; elsewhere in tests.
 
+use crate::carries::{addresses, uses_of};
 use crate::pci::Bus;
 use crate::plan::{Machine, cpu_list};
-use nix::ifaddrs::getifaddrs;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// The machine.
 #[derive(Debug)]
 pub struct Host {
     root: PathBuf,
-    /// Addresses of each interface, those that every interface has left out.
-    pub addresses: BTreeMap<String, Vec<String>>,
+    /// Addresses of each interface; `None`: those that it has on this machine.
+    addresses: Option<BTreeMap<String, Vec<String>>>,
 }
 
 impl Host {
-    /// The machine below `root`, with the addresses of this one.
-    pub fn look(root: &Path) -> Self {
-        Self { root: root.to_owned(), addresses: addresses() }
+    /// This machine.
+    pub fn system() -> Self {
+        Self { root: "/".into(), addresses: None }
     }
 
-    /// One with these addresses.
+    /// The one below `root`, with these addresses.
     #[cfg(test)]
     pub fn with(root: &Path, addresses: BTreeMap<String, Vec<String>>) -> Self {
-        Self { root: root.to_owned(), addresses }
+        Self { root: root.to_owned(), addresses: Some(addresses) }
     }
 
     /// Where a path of the machine is.
@@ -85,52 +87,17 @@ impl Host {
         }
     }
 
-    /// What the kernel uses an interface for, if anything.
-    pub fn use_of(&self, interface: &str) -> Option<String> {
-        if self.default_routes().iter().any(|name| name == interface) {
-            return Some("carries the default route".to_owned());
-        }
-        if let Some(address) = self.addresses.get(interface).and_then(|addresses| addresses.first()) {
-            return Some(format!("carries the address {address}"));
-        }
-        let master = self.link(&format!("/sys/class/net/{interface}/master"))?;
-        Some(format!("is part of {master}"))
-    }
-
-    /// Interfaces that default routes leave by.
-    fn default_routes(&self) -> Vec<String> {
-        let table = |path, is_default: fn(&[&str]) -> bool, interface: usize| {
-            let text = self.read(path).unwrap_or_default();
-            let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-            let found = lines.filter(|words| is_default(words));
-            found.filter_map(|words| words.get(interface).map(|name| (*name).to_owned())).collect::<Vec<_>>()
-        };
-        // Destination and mask, or destination and prefix length. The kernel lists "unreachable" as one of lo.
-        let mut names =
-            table("/proc/net/route", |words| words.get(1) == Some(&NO_IPV4) && words.get(7) == Some(&NO_IPV4), 0);
-        names.extend(table(
-            "/proc/net/ipv6_route",
-            |words| words.first() == Some(&NO_IPV6) && words.get(1) == Some(&"00") && words.last() != Some(&"lo"),
-            9,
-        ));
-        names
+    /// What the kernel uses a PCI port for.
+    pub fn uses_of(&self, port: &str) -> Vec<String> {
+        let interfaces = self.bus().interfaces(port);
+        let mut uses = uses_of(interfaces.clone(), &self.root, &|interface| match &self.addresses {
+            Some(known) => known.get(interface).cloned().unwrap_or_default(),
+            None => addresses(interface),
+        });
+        uses.extend(interfaces.iter().filter_map(|interface| {
+            let master = self.link(&format!("/sys/class/net/{interface}/master"))?;
+            Some(format!("{interface} is part of {master}"))
+        }));
+        uses
     }
 }
-
-/// The addresses of this machine's interfaces. An fe80 address comes by itself with every interface that is up.
-fn addresses() -> BTreeMap<String, Vec<String>> {
-    let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for one in getifaddrs().into_iter().flatten() {
-        let address = one.address.as_ref();
-        let v4 = address.and_then(|address| address.as_sockaddr_in()).map(|address| address.ip().to_string());
-        let v6 = address.and_then(|address| address.as_sockaddr_in6()).map(|address| address.ip());
-        let v6 = v6.filter(|address| !address.is_unicast_link_local()).map(|address| address.to_string());
-        if let Some(address) = v4.or(v6) {
-            found.entry(one.interface_name).or_default().push(address);
-        }
-    }
-    found
-}
-
-const NO_IPV4: &str = "00000000";
-const NO_IPV6: &str = "00000000000000000000000000000000";

@@ -12,7 +12,12 @@ pub fn findings(host: &Host, wanted: &Wanted) -> Vec<Finding> {
 fn hugepages(host: &Host, wanted: &Wanted) -> Option<Finding> {
     let about = "hugepages";
     let Some(size) = host.meminfo("Hugepagesize").filter(|size| *size > 0) else {
-        return Some(Finding::better(about, "the kernel has none", "a kernel with CONFIG_HUGETLBFS", WHY_HUGE));
+        return Some(Finding::better(
+            about,
+            "the kernel has none",
+            "a kernel with CONFIG_HUGETLBFS",
+            WHY_HUGE,
+        ));
     };
     let [total, free] = ["HugePages_Total", "HugePages_Free"].map(|name| host.meminfo(name).unwrap_or(0));
     let mebibytes = |pages: u64| (pages * size) >> 10;
@@ -39,9 +44,11 @@ fn hugepages(host: &Host, wanted: &Wanted) -> Option<Finding> {
         )));
     }
     let step = Step::Write { path, text: reserve.to_string(), before: total.to_string() };
-    Some(finding.steps(vec![step]).by_hand(format!(
-        "to keep it over a reboot: vm.nr_hugepages = {reserve} in /etc/sysctl.d/weir.conf"
-    )))
+    Some(
+        finding.steps(vec![step]).by_hand(format!(
+            "to keep it over a reboot: vm.nr_hugepages = {reserve} in /etc/sysctl.d/weir.conf"
+        )),
+    )
 }
 
 fn memlock(host: &Host, wanted: &Wanted) -> Option<Finding> {
@@ -54,10 +61,12 @@ fn memlock(host: &Host, wanted: &Wanted) -> Option<Finding> {
     if is_enough || wanted.ports.is_empty() {
         return Some(Finding::right(about, soft.to_owned()));
     }
-    let why = "vfio locks all that a device may reach; as root without limit, others by LimitMEMLOCK= or ulimit -l";
+    let why =
+        "vfio locks all that a device may reach; as root without limit, others by LimitMEMLOCK= or ulimit -l";
     let is = format!("{soft} bytes");
     let finding = Finding::better(about, is, "unlimited for whoever runs weir with PCI ports", why);
     Some(finding.by_hand("weir@.service sets it; else in /etc/security/limits.d/weir.conf"))
 }
 
-const WHY_HUGE: &str = "without them every packet costs more TLB misses, and a PCI port cannot be driven through an IOMMU well";
+const WHY_HUGE: &str =
+    "without them every packet costs more TLB misses, and a PCI port cannot be driven through an IOMMU well";

@@ -47,12 +47,11 @@ fn driver(host: &Host, port: &str, allowed: &[String]) -> Finding {
     }
     let why = "the kernel drives the port: DPDK cannot";
     let finding = Finding::wrong(about, format!("bound to {name}"), format!("bound to {VFIO}"), why);
-    let used = bus.interfaces(port).into_iter().find_map(|name| host.use_of(&name).map(|used| (name, used)));
-    if let Some((interface, used)) = used
-        && !allowed.iter().any(|allowed| allowed == port)
-    {
+    let uses = host.uses_of(port);
+    if !uses.is_empty() && !allowed.iter().any(|allowed| allowed == port) {
         return finding.by_hand(format!(
-            "{interface} {used}: taking it may cut this machine off; insist with --yes-this-port {port}"
+            "{}: taking it may cut this machine off; insist with --apply --yes-this-port {port}",
+            uses.join(", ")
         ));
     }
     let mut steps = Vec::new();
@@ -60,9 +59,7 @@ fn driver(host: &Host, port: &str, allowed: &[String]) -> Finding {
         steps.push(Step::Load { module: VFIO });
     }
     steps.push(Step::Bind { port: port.to_owned(), from: driver, to: VFIO });
-    finding
-        .steps(steps)
-        .by_hand(format!("to keep it over a reboot: driverctl set-override {port} {VFIO}"))
+    finding.steps(steps).by_hand(format!("to keep it over a reboot: driverctl set-override {port} {VFIO}"))
 }
 
 /// Devices that cannot be kept apart from the port; all of them must be vfio's, or none can be.
@@ -99,7 +96,10 @@ fn node(host: &Host, port: &str, wanted: &Wanted) -> Option<Finding> {
     let why = "every packet crosses between the nodes, twice";
     let is = format!("the workers' CPUs {} are on another", far.join(","));
     let own: Vec<_> = cpus.iter().map(u32::to_string).collect();
-    Some(Finding::better(about, is, format!("workers of the CPUs {}", own.join(",")), why).by_hand("[eal] lcores"))
+    Some(
+        Finding::better(about, is, format!("workers of the CPUs {}", own.join(",")), why)
+            .by_hand("[eal] lcores"),
+    )
 }
 
 const VFIO: &str = "vfio-pci";

@@ -7,6 +7,7 @@ use crate::report::snapshot;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 const CONFIG: &str = "[eal]\nlcores = { main = 0, workers = [2, 3] }\n\
     [[link]]\nname = \"x\"\na = \"0000:01:00.0\"\nb = \"net_tap0,iface=lan\"\n";
@@ -36,7 +37,11 @@ fn bare(root: &Path) {
     let meminfo = "MemAvailable: 16000000 kB\nHugePages_Total: 0\nHugePages_Free: 0\nHugepagesize: 2048 kB";
     put(root, "proc/meminfo", meminfo);
     put(root, "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0");
-    put(root, "proc/self/limits", "Max locked memory         8388608              8388608              bytes");
+    put(
+        root,
+        "proc/self/limits",
+        "Max locked memory         8388608              8388608              bytes",
+    );
     put(root, "proc/irq/24/effective_affinity_list", "2");
     fs::create_dir_all(root.join("proc/irq/24/eth7")).unwrap();
     put(root, "proc/irq/9/effective_affinity_list", "3");
@@ -53,9 +58,14 @@ fn ready(root: &Path) {
         put(root, &format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"), "performance");
         put(root, &format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state3/disable"), "1");
     }
-    let meminfo = "MemAvailable: 16000000 kB\nHugePages_Total: 512\nHugePages_Free: 500\nHugepagesize: 2048 kB";
+    let meminfo =
+        "MemAvailable: 16000000 kB\nHugePages_Total: 512\nHugePages_Free: 500\nHugepagesize: 2048 kB";
     put(root, "proc/meminfo", meminfo);
-    put(root, "proc/self/limits", "Max locked memory         unlimited            unlimited            bytes");
+    put(
+        root,
+        "proc/self/limits",
+        "Max locked memory         unlimited            unlimited            bytes",
+    );
     put(root, "proc/irq/24/effective_affinity_list", "0");
     put(root, "sys/devices/system/node/node0/cpulist", "0-3");
     fs::create_dir_all(root.join("sys/class/iommu/dmar0")).unwrap();
@@ -88,7 +98,10 @@ fn a_machine_that_is_ready_has_nothing_to_apply() {
     fake.bus().bind(PORT, Some("vfio-pci")).unwrap();
     let (findings, text) = told(&Host::with(&fake.root, BTreeMap::new()), &[]);
     snapshot("setup_ready.txt", &text);
-    assert!(findings.iter().all(|finding| finding.level == Level::Right && finding.steps.is_empty()), "{text}");
+    assert!(
+        findings.iter().all(|finding| finding.level == Level::Right && finding.steps.is_empty()),
+        "{text}"
+    );
 }
 
 #[test]
@@ -103,7 +116,7 @@ fn a_port_in_use_is_taken_only_when_it_is_named() {
     let addresses = BTreeMap::from([("eth7".to_owned(), vec!["192.0.2.7".to_owned()])]);
     let host = Host::with(&fake.root, addresses);
     let (bound, text) = binds(&host, &[]);
-    assert!(!bound && text.contains("eth7 carries the address 192.0.2.7"), "{text}");
+    assert!(!bound && text.contains("eth7 has 192.0.2.7"), "{text}");
     assert!(text.contains("--yes-this-port 0000:01:00.0"), "{text}");
     assert!(binds(&host, &[PORT.to_owned()]).0);
 
@@ -113,7 +126,7 @@ fn a_port_in_use_is_taken_only_when_it_is_named() {
         eth7 00000000 FE0200C0 0003 0 0 0 00000000 0 0 0";
     put(&fake.root, "proc/net/route", route);
     let (bound, text) = binds(&host, &[]);
-    assert!(!bound && text.contains("eth7 carries the default route"), "{text}");
+    assert!(!bound && text.contains("eth7 has the IPv4 default route"), "{text}");
     put(&fake.root, "proc/net/route", "");
     let zeros = "0".repeat(32);
     let route = format!("{zeros} 00 {zeros} 00 fe800000000000000000000000000001 00000400 1 0 00000003 eth7");
@@ -131,14 +144,19 @@ fn a_group_that_the_kernel_shares_is_in_the_way() {
     let fake = Fake::new("setup-group", &["igb", "vfio-pci"]);
     ready(&fake.root);
     let devices = fake.root.join("sys/bus/pci/devices");
-    for (other, class, driver) in [("0000:00:1c.0", "0x060400", "pcieport"), ("0000:01:00.1", "0x020000", "igb")] {
+    for (other, class, driver) in
+        [("0000:00:1c.0", "0x060400", "pcieport"), ("0000:01:00.1", "0x020000", "igb")]
+    {
         let group = fake.root.join("sys/kernel/iommu_groups/7/devices").join(other);
         fs::create_dir_all(&group).unwrap();
         put(&devices, &format!("{other}/class"), class);
         symlink(format!("/sys/bus/pci/drivers/{driver}"), devices.join(other).join("driver")).unwrap();
     }
     let (_, text) = told(&Host::with(&fake.root, BTreeMap::new()), &[]);
-    assert!(text.contains("WRONG   port 0000:01:00.0, IOMMU group 7: the kernel drives 0000:01:00.1 of"), "{text}");
+    assert!(
+        text.contains("WRONG   port 0000:01:00.0, IOMMU group 7: the kernel drives 0000:01:00.1 of"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -152,7 +170,10 @@ fn apply_does_what_it_said_and_its_undo_names_what_was() {
     let pages: u64 = host.number("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").unwrap();
     assert!(pages > 0);
     let governor = |cpu| host.read(&format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"));
-    assert_eq!([0, 1, 2, 3].map(|cpu| governor(cpu).unwrap()), ["powersave", "powersave", "performance", "performance"]);
+    assert_eq!(
+        [0, 1, 2, 3].map(|cpu| governor(cpu).unwrap()),
+        ["powersave", "powersave", "performance", "performance"]
+    );
     assert_eq!(host.bus().driver(PORT).as_deref(), Some("vfio-pci"));
     assert_eq!(host.bus().remembered(PORT, crate::pci::Whose::Kernel).as_deref(), Some("igb"));
     assert_eq!(
