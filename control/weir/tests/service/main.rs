@@ -88,10 +88,11 @@ fn after_a_crash_packets_pass_again() {
             nap(Duration::from_millis(1));
         }
         manager.all_within(Duration::ZERO);
-        nap(unit_time("RestartSec"));
+        nap(restart_after());
         weir = start();
         manager.hear("READY=1");
         let ready = now() - killed;
+        let waited = waited_for_cpu(weir.pid());
         line.pass();
         let (_, lines) = ping.stop(Signal::SIGINT, Duration::from_secs(5));
         times.push((ready, longest_silence(&lines)));
@@ -181,7 +182,7 @@ fn it_runs_as_nobody_with_one_capability_and_says_so_without_it() {
     let id = std::process::id();
     let taps =
         format!("[[link]]\nname = \"x\"\na = \"net_tap0,iface=svna{id}\"\nb = \"net_tap1,iface=svnb{id}\"\n");
-    let binary = bench.folder.join("weir");
+    let binary = bench.folder.join("weir-binary");
     fs::copy(WEIR, &binary).unwrap();
     chown(&bench.folder, Some(NOBODY), Some(NOBODY)).unwrap();
     fs::set_permissions(manager.path(), fs::Permissions::from_mode(0o666)).unwrap();
@@ -367,14 +368,15 @@ fn longest_silence(lines: &[String]) -> f64 {
     times.windows(2).map(|pair| (pair[1] - pair[0]) * 1e3).fold(0.0, f64::max)
 }
 
-/// A time in the unit, in milliseconds or seconds there.
-fn unit_time(key: &str) -> Duration {
-    let unit = include_str!("../../control/weir/package/weir@.service");
-    let value = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap();
-    match value.strip_suffix("ms") {
-        Some(millis) => Duration::from_millis(millis.parse().unwrap()),
-        None => Duration::from_secs(value.trim_end_matches('s').parse().unwrap()),
-    }
+/// A value of the unit.
+fn unit(key: &str) -> &'static str {
+    let unit = include_str!("../../package/weir@.service");
+    unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap()
+}
+
+fn restart_after() -> Duration {
+    let millis = unit("RestartSec").strip_suffix("ms").expect("milliseconds");
+    Duration::from_millis(millis.parse().unwrap())
 }
 
 fn thread_of(process: u32, name: &str) -> Pid {
