@@ -1,15 +1,17 @@
 //! The weir binary: reads a configuration, runs the dataplane, answers questions about it.
 
+mod api;
 mod ask;
 mod carries;
 mod check;
 mod cli;
-mod command;
+mod events;
 mod generate;
-mod history;
+mod hist;
 mod leftover;
 mod live;
 mod observe;
+mod page;
 mod pci;
 mod plan;
 mod probe;
@@ -21,12 +23,13 @@ mod service;
 mod setup;
 mod show;
 mod signals;
-mod socket;
 mod taken;
+mod telemetry;
 
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
+use telemetry::delays::Filter;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -39,9 +42,13 @@ fn main() -> ExitCode {
         }
         Command::Reload { name, dry_run } => ask::reload(name.as_deref(), dry_run),
         Command::Set { path, value, for_, name, dry_run } => {
-            ask::set(name.as_deref(), path, value, for_.as_deref(), dry_run)
+            ask::set(name.as_deref(), &path, &value, for_.as_deref(), dry_run)
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
+        Command::Hist { name, link, direction, tin, kind, format, recent, interval, count, plot, out } => {
+            let filter = Filter { link, direction, tin, kind };
+            hist::hist(&hist::Request { name, filter, format, recent, interval, count, plot, out })
+        }
         Command::Keys => check::keys(),
         Command::Setup { file, apply, json, allowed } => {
             setup::setup(&setup::Request { file, apply, json, allowed })

@@ -10,11 +10,11 @@ mod tins;
 
 pub use offload::OffloadReport;
 pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
-pub use supers::SupersReport;
+pub use supers::{SizeClass, SupersReport};
 pub use tins::TinReport;
 
 use engine::counters::Tally;
-use engine::sojourn::Percentiles;
+use engine::delays::Percentiles;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -65,6 +65,15 @@ pub struct PortReport {
     pub link_up: bool,
     /// Link speed in Mbit/s, where the driver knows one.
     pub speed_mbps: Option<u32>,
+    /// Whether the link is full duplex.
+    #[serde(default)]
+    pub full_duplex: Option<bool>,
+    /// Whether speed and duplex were negotiated.
+    #[serde(default)]
+    pub autoneg: Option<bool>,
+    /// Version of the card's firmware, where the driver tells it.
+    #[serde(default)]
+    pub firmware: Option<String>,
     /// Packets the driver received.
     pub ipackets: u64,
     /// Packets the driver sent.
@@ -136,14 +145,22 @@ pub struct DirectionReport {
     /// How long packets waited in the discipline.
     #[serde(default)]
     pub sojourn: SojournReport,
+    /// How long they were in the transmit ring, until their completion was seen; none where the port shows
+    /// none.
+    #[serde(default)]
+    pub residence: SojournReport,
+    /// How long it took from the burst that they were received in until the completion was seen, or until
+    /// the driver took them where it shows no completion.
+    #[serde(default)]
+    pub total: SojournReport,
     /// The rate limiter's.
     pub limiter: Option<LimiterReport>,
 }
 
-/// How long packets waited, in microseconds: what half of them, nine in ten, ... waited at most.
+/// How long packets took, in microseconds: what half of them, nine in ten, ... took at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SojournReport {
-    /// Packets that waited.
+    /// Packets.
     pub packets: u64,
     /// Half of them.
     pub p50_us: u64,

@@ -5,9 +5,10 @@
 //! alike, where waiting is what receiver, egress and sender hold. Cutting adds packets and headers,
 //! merging removes them.
 
-use crate::change::{DirectionChange, MOVES};
+use crate::change::{DirectionChange, MOVES, MOVES_UNDER_LOAD};
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
+use crate::delays::{ByKind, Recorder};
 use crate::egress::Egress;
 use crate::flight::Flight;
 use crate::frame;
@@ -15,10 +16,9 @@ use crate::gate::Gate;
 use crate::page::DirectionPage;
 use crate::receiver::{Receiver, Setup};
 use crate::sender::{LateCut, Sender};
-use crate::sojourn::Sojourn;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy};
-use dpdk::{Mbuf, Mempool, RxQueue, TxQueue};
+use dpdk::{Burst, Mbuf, Mempool, RxQueue, TxQueue};
 use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -33,6 +33,8 @@ pub struct Direction {
     link_down_hold: Duration,
     split: Split,
     link_speed: Option<Rate>,
+    /// The last burst was full.
+    is_busy: bool,
     counters: Counters,
 }
 
@@ -98,6 +100,7 @@ impl Direction {
             link_down_hold: settings.link_down_hold,
             split,
             link_speed,
+            is_busy: false,
             counters: Counters::default(),
         }
     }
@@ -118,6 +121,7 @@ impl Direction {
         let was_idle = self.is_empty();
         let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
         moved += received;
+        self.is_busy = received >= Burst::CAPACITY;
         if was_idle && received > 0 {
             moved += self.transmit(now);
         }
@@ -140,7 +144,7 @@ impl Direction {
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.link {
-            _ if !self.receiver.is_empty() || self.egress.qdisc().is_moving() => Some(Instant::ZERO),
+            _ if !self.receiver.is_empty() || self.egress.qdisc().is_changing() => Some(Instant::ZERO),
             Link::Up if !self.sender.is_empty() => Some(Instant::ZERO),
             Link::Up => self.egress.next_wakeup(),
             Link::Down { since } if !self.is_empty() => {
@@ -172,26 +176,28 @@ impl Direction {
         self.split = split;
     }
 
-    /// Begins with a change at a burst boundary: settings at once, packets that have another place now in
-    /// [`Direction::go_on_changing`].
+    /// Begins with a change at a burst boundary: settings at once; packets that have another place now, or
+    /// none any more, in [`Direction::go_on_changing`].
     pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
-        let losses = &mut self.counters.losses;
         self.receiver.begin(change);
-        self.egress.begin(now, change, &mut |packet: Mbuf, reason| {
-            losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
-        });
+        self.egress.begin(now, change);
         if let (Some(gate), Some(governor)) = (self.sender.gate_mut(), change.governor) {
             gate.set_plan(governor);
         }
         (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
     }
 
-    /// Moves at most [`MOVES`] packets, and takes note once all have moved.
+    /// Moves, or drops where a limit is lower now, some [`MOVES`] packets, or [`MOVES_UNDER_LOAD`], and takes
+    /// note once all that waits is where it belongs.
     pub fn go_on_changing(&mut self, now: Instant, change: &mut DirectionChange) {
         if change.is_done {
             return;
         }
-        self.egress.proceed(now, MOVES, self.receiver.classifier());
+        let most = if self.is_busy { MOVES_UNDER_LOAD } else { MOVES };
+        let losses = &mut self.counters.losses;
+        self.egress.proceed(now, most, self.receiver.classifier(), &mut |packet: Mbuf, reason| {
+            losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
+        });
         change.is_done = self.egress.finish(change);
         if change.is_done {
             self.receiver.finish(change);
@@ -226,9 +232,12 @@ impl Direction {
         &self.egress
     }
 
-    /// Gives away how long packets waited since the last time, in exchange for an empty one.
-    pub fn exchange_sojourn(&mut self, sojourn: &mut Sojourn) {
-        self.egress.exchange_sojourn(sojourn);
+    /// Gives away how long packets took since the last time, in exchange for empty histograms.
+    pub fn exchange_delays(&mut self, empty: &mut ByKind<Recorder>) {
+        self.egress.exchange_sojourn(&mut empty.sojourn);
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.exchange_delays(&mut empty.residence, &mut empty.total);
+        }
     }
 
     /// What keeps the transmit ring short, if anything does.

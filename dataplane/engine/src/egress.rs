@@ -23,7 +23,8 @@ use std::collections::VecDeque;
 use crate::change::DirectionChange;
 use crate::classify::Classifier;
 use crate::counters::Tally;
-use crate::sojourn::Sojourn;
+use crate::delays::Recorder;
+use crate::outbox::Stamp;
 
 /// What waits for one wire.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub struct Egress<P> {
     qdisc: Qdisc<P>,
     limiter: Option<Limiter>,
     overhead: Overhead,
-    sojourn: Sojourn,
+    sojourn: Recorder,
     rng: SplitMix,
 }
 
@@ -64,14 +65,14 @@ impl<P> Egress<P> {
             qdisc,
             limiter,
             overhead,
-            sojourn: Sojourn::default(),
+            sojourn: Recorder::default(),
             rng,
         }
     }
 
     /// Has it record how long packets of the discipline wait.
     #[must_use]
-    pub fn recording(self, sojourn: Sojourn) -> Self {
+    pub fn recording(self, sojourn: Recorder) -> Self {
         Self { sojourn, ..self }
     }
 
@@ -196,16 +197,11 @@ impl<P> Egress<P> {
 
     /// Takes up other settings while packets wait. What was booked ahead or is to be made up takes its
     /// time at the new rate.
-    pub fn begin(
-        &mut self,
-        now: Instant,
-        change: &mut DirectionChange,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) {
+    pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
         self.overhead = change.overhead;
         self.limit(now, change);
         // The worker has asked before whether it accepts them.
-        let _ = self.qdisc.begin(now, &change.qdisc, &mut change.tables, doomed);
+        let _ = self.qdisc.begin(now, &change.qdisc, &mut change.tables);
     }
 
     fn limit(&mut self, now: Instant, change: &mut DirectionChange) {
@@ -223,8 +219,7 @@ impl<P> Egress<P> {
         limiter.set_catch_up(change.limiter.as_ref().map_or(Limiter::CATCH_UP, Limiter::catch_up));
     }
 
-    /// Hands what the change has replaced back in it, once all that waits is where it belongs; `false`
-    /// before.
+    /// Hands what the change has replaced back in it, once it is done; `false` before.
     pub fn finish(&mut self, change: &mut DirectionChange) -> bool {
         self.qdisc.finish(&mut change.tables)
     }
@@ -247,12 +242,12 @@ impl<P> Egress<P> {
     }
 
     /// How long packets waited since it was last given away.
-    pub fn sojourn(&self) -> &Sojourn {
+    pub fn sojourn(&self) -> &Recorder {
         &self.sojourn
     }
 
     /// Gives away how long packets waited since the last time, in exchange for empty histograms.
-    pub fn exchange_sojourn(&mut self, empty: &mut Sojourn) {
+    pub fn exchange_sojourn(&mut self, empty: &mut Recorder) {
         core::mem::swap(&mut self.sojourn, empty);
     }
 
@@ -273,9 +268,16 @@ impl<P> Egress<P> {
 }
 
 impl Egress<Mbuf> {
-    /// Moves at most `most` packets to where a change says that they belong; says how many it moved.
-    pub fn proceed(&mut self, now: Instant, most: usize, classifier: &Classifier) -> usize {
-        self.qdisc.proceed(now, most, &mut |packet| classifier.classify(packet).arrival)
+    /// Goes on with a change: moves and drops some `most` packets, and says how many. See
+    /// [`Qdisc::proceed`].
+    pub fn proceed(
+        &mut self,
+        now: Instant,
+        most: usize,
+        classifier: &Classifier,
+        doomed: &mut impl FnMut(Mbuf, DropReason),
+    ) -> usize {
+        self.qdisc.proceed(now, most, &mut |packet| classifier.classify(packet).arrival, doomed)
     }
 }
 
@@ -288,7 +290,7 @@ fn as_is<P>(now: Instant, arrival: &Arrival<'_>, piece: Piece<P>) -> Delivery<P>
         ds: arrival.ds,
         rewrite: false,
         enqueued: now,
-        tin: 0,
+        tin: Stamp::NONE.tin(),
         packet: piece.packet,
     }
 }
@@ -296,7 +298,7 @@ fn as_is<P>(now: Instant, arrival: &Arrival<'_>, piece: Piece<P>) -> Delivery<P>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sojourn::Total;
+    use crate::delays::{Totals, tins};
     use shaper::packet::DsField;
     use shaper::qdisc::{Params, cake, fifo};
     use shaper::time::Duration;
@@ -398,15 +400,15 @@ mod tests {
 
     #[test]
     fn waiting_times_are_recorded_until_they_are_taken() {
-        let params = Params::Fifo(fifo::Params::default());
-        let mut egress = egress(100, None).recording(Sojourn::new(&params));
+        let tins = tins(&Params::Fifo(fifo::Params::default()));
+        let mut egress = egress(100, None).recording(Recorder::new(tins));
         put(&mut egress, Instant::ZERO, 0, false, &mut Vec::new());
         put(&mut egress, Instant::ZERO, 1, true, &mut Vec::new());
         drain(&mut egress, Instant::ZERO + Duration::from_millis(8));
         for packets in [1, 0] {
-            let mut page = Sojourn::new(&params);
+            let mut page = Recorder::new(tins);
             egress.exchange_sojourn(&mut page);
-            let mut total = Total::default();
+            let mut total = Totals::default();
             total.add(&page);
             let waited = total.of_all();
             assert_eq!(waited.packets, packets, "the control frame did not wait in the discipline");

@@ -10,6 +10,7 @@ pub use change::ChangeError;
 use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::completion::drivers::Choice;
+use crate::delays::{ByKind, Recorder, Totals};
 use crate::direction::Direction;
 use crate::flight::{self, Flight};
 use crate::gate::Gate;
@@ -18,7 +19,6 @@ use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Step, Way};
-use crate::sojourn::{Sojourn, Total};
 use crate::split::offload::Verdict;
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
@@ -124,10 +124,12 @@ pub struct LineWorker {
     pub clock: &'static str,
     /// Its last statistics.
     pub page: Page,
-    /// How long packets waited in each direction since the start.
-    pub sojourn: Vec<Total>,
+    /// How long packets took in each direction since the start.
+    pub delays: Vec<ByKind<Totals>>,
     /// What was in flight in each direction's transmit ring since the start.
     pub flight: Vec<flight::Total>,
+    /// Tins of each direction whose times are recorded apart.
+    tins: Vec<usize>,
     control: Control,
     /// Whether its statistics are under way.
     asked: bool,
@@ -172,8 +174,12 @@ impl Line {
         Ok(line)
     }
 
-    /// Follows the link states. Call it some tens of times a second.
+    /// Follows the link states, and workers on their way back from a change that was given up. Call it some
+    /// tens of times a second.
     pub fn tend(&mut self) {
+        if self.pending.is_none() {
+            self.settle_change();
+        }
         for link in &mut self.links {
             for (side, speed) in link.new_speeds() {
                 tell(&self.workers, link, side, |direction| Command::Speed { direction, speed });
@@ -243,7 +249,10 @@ impl Line {
         for worker in &mut self.workers {
             let Some(handle) = worker.handle.take() else { continue };
             if let Ok(mut ended) = handle.join() {
-                let mut page = worker.page.next();
+                while let Some(page) = worker.control.page() {
+                    worker.keep(*page);
+                }
+                let mut page = worker.empty_page();
                 ended.report(&mut page);
                 ended.exchange_histograms(&mut page);
                 worker.keep(page);
@@ -352,8 +361,8 @@ impl LinePort {
 impl LineWorker {
     fn keep(&mut self, page: Page) {
         self.page = page;
-        for (total, sojourn) in self.sojourn.iter_mut().zip(&self.page.sojourn) {
-            total.add(sojourn);
+        for (total, delays) in self.delays.iter_mut().zip(&self.page.delays) {
+            total.add(delays);
         }
         for (total, flight) in self.flight.iter_mut().zip(&self.page.flight) {
             total.add(flight);
@@ -363,8 +372,9 @@ impl LineWorker {
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
+        let tins: Vec<_> = directions.iter().map(|direction| direction.egress().sojourn().tins()).collect();
         let page = Page {
-            sojourn: directions.iter().map(|direction| Sojourn::like(direction.egress().sojourn())).collect(),
+            delays: tins.iter().copied().map(ByKind::<Recorder>::new).collect(),
             flight: directions
                 .iter()
                 .map(|direction| {
@@ -373,7 +383,7 @@ impl LineWorker {
                 .collect(),
             ..Page::new(directions.len())
         };
-        let sojourn = directions.iter().map(|_| Total::default()).collect();
+        let delays = directions.iter().map(|_| ByKind::default()).collect();
         let flight = directions.iter().map(|_| flight::Total::default()).collect();
         let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
@@ -386,8 +396,9 @@ impl LineWorker {
             lcore: lcore.id(),
             clock: cause,
             page,
-            sojourn,
+            delays,
             flight,
+            tins,
             control,
             asked: false,
             changing: 0,
@@ -401,8 +412,17 @@ impl LineWorker {
         while let Some(page) = self.control.page() {
             self.keep(*page);
         }
-        let page = Box::new(self.page.next());
+        let page = Box::new(self.empty_page());
         self.asked = self.control.send(Command::Report(page)).is_ok();
+    }
+
+    fn empty_page(&mut self) -> Page {
+        let mut page = self.page.successor();
+        if page.delays.is_empty() {
+            // The worker has them still, and has not answered.
+            page.delays = self.tins.iter().copied().map(ByKind::<Recorder>::new).collect();
+        }
+        page
     }
 
     fn fetch(&mut self) {
@@ -436,13 +456,14 @@ mod tests {
     use crate::mailbox::Mailbox;
     use shaper::time::Instant;
 
-    fn worker() -> (LineWorker, Mailbox) {
+    pub(super) fn worker(lcore: u32) -> (LineWorker, Mailbox) {
         let (control, mailbox) = mailbox::pair();
         let worker = LineWorker {
-            lcore: 1,
+            lcore,
             clock: "none",
             page: Page::new(0),
-            sojourn: Vec::new(),
+            delays: Vec::new(),
+            tins: Vec::new(),
             flight: Vec::new(),
             control,
             asked: false,
@@ -467,7 +488,7 @@ mod tests {
 
     #[test]
     fn workers_may_answer_one_after_the_other() {
-        let ((one, first), (two, second)) = (worker(), worker());
+        let ((one, first), (two, second)) = (worker(1), worker(2));
         let mut line = line(vec![one, two]);
         line.workers.iter_mut().for_each(LineWorker::ask);
         assert!(!line.fetch());
@@ -480,7 +501,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_came_too_late_is_not_taken_for_the_next() {
-        let (mut worker, mailbox) = worker();
+        let (mut worker, mailbox) = worker(1);
         worker.ask();
         worker.fetch();
         serve(&mailbox, 5);

@@ -6,7 +6,8 @@ use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::frame;
 use crate::gate::{Budget, Gate};
-use dpdk::{Burst, Mbuf, TxQueue};
+use crate::outbox::{Outbox, Stamp};
+use dpdk::{Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -20,7 +21,7 @@ pub(crate) use late_cut::LateCut;
 #[derive(Debug)]
 pub(crate) struct Sender {
     tx: TxQueue,
-    outbox: Burst,
+    outbox: Outbox,
     outbox_bytes: u64,
     /// Pieces of several segments, and what stands behind one that the driver refused.
     late: LateCut,
@@ -42,7 +43,7 @@ const TX_BURSTS: usize = 2;
 impl Sender {
     /// A sender with nothing under way.
     pub(crate) const fn new(tx: TxQueue, late: LateCut) -> Self {
-        Self { tx, outbox: Burst::new(), outbox_bytes: 0, late, refused_since: None, gate: None }
+        Self { tx, outbox: Outbox::new(), outbox_bytes: 0, late, refused_since: None, gate: None }
     }
 
     pub(crate) fn into_queue(self) -> TxQueue {
@@ -105,7 +106,7 @@ impl Sender {
 
     /// Gives up what waits for the driver.
     pub(crate) fn flush(&mut self, loss: Loss, losses: &mut Losses) {
-        while let Some(packet) = self.outbox.pop() {
+        while let Some((packet, _)) = self.outbox.pop() {
             losses.add(loss, frame::wire_len(&packet));
         }
         self.outbox_bytes = 0;
@@ -182,16 +183,16 @@ impl Sender {
             let doomed =
                 &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
             let Some(delivery) = egress.dequeue(now, doomed) else { break };
-            let (len, segs) = (delivery.len, delivery.segs);
+            let (len, segs, stamp) = (delivery.len, delivery.segs, stamp(&delivery));
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
             // Its header is not in the cache any more: what waits tells of its segments.
-            let passed = if segs > 1 { self.late.pass(packet, counters) } else { Some(packet) };
+            let passed = if segs > 1 { self.late.pass(packet, stamp, counters) } else { Some(packet) };
             let Some(packet) = passed else { continue };
             self.outbox_bytes += u64::from(len);
             // There is room: a packet handed back would be freed here, uncounted.
-            let _ = self.outbox.push(packet);
+            let _ = self.outbox.push(packet, stamp);
             // The driver reads the header next, and it has waited too long to be in the cache still.
-            self.outbox.prefetch_header(self.outbox.len() - 1);
+            self.outbox.prefetch_last();
         }
     }
 
@@ -201,7 +202,7 @@ impl Sender {
         self.outbox_bytes -= self.late.prepare(&mut self.tx, &mut self.outbox, counters);
         let sent = match &mut self.gate {
             Some(gate) => gate.burst(now, &mut self.tx, &mut self.outbox),
-            None => self.tx.burst(&mut self.outbox),
+            None => self.tx.burst(self.outbox.burst()),
         };
         self.late.gone(sent);
         let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(frame::wire_len(packet))).sum();
@@ -226,7 +227,7 @@ impl Sender {
         };
         self.refused_since = Some(since);
         if now.since(since) > REFUSAL_BOUND
-            && let Some(packet) = self.outbox.pop()
+            && let Some((packet, _)) = self.outbox.pop()
         {
             let len = frame::wire_len(&packet);
             self.outbox_bytes -= u64::from(len);
@@ -238,6 +239,12 @@ impl Sender {
             }
         }
     }
+}
+
+/// What is recorded of a packet: nothing if it comes from the control queue.
+#[inline]
+const fn stamp(delivery: &Delivery<Mbuf>) -> Stamp {
+    Stamp::new(delivery.enqueued, delivery.tin)
 }
 
 /// Rewrites the DS field if the discipline asked for it, and yields the packet.

@@ -21,6 +21,7 @@ pub(crate) fn file_with(heading: &str, keys: &[(&str, &str)]) -> String {
             format!("{link}\n[eal]\nlcores = {{ {} }}\n", lines(&[("main", "0"), ("workers", "[1]")], ", "))
         }
         "[engine]" => format!("{link}\n[engine]\n{}\n", lines(&[], "\n")),
+        "[api]" => format!("{link}\n[api]\n{}\n", lines(&[], "\n")),
         "[[link]]" => {
             let [a, b] = if given("on-stop") {
                 ["\"net_af_packet0,iface=lan0\"", "\"net_af_packet1,iface=wan0\""]

@@ -3,6 +3,7 @@
 //! Every source is run in turn, several times over, so that a busy machine hits them alike. Prints a table with
 //! ratios and spread, writes `result.json`. Exit status 0 when everything was measured, whether or not a bar holds.
 
+mod scrape;
 mod sources;
 
 use std::fmt::Write as _;
@@ -51,7 +52,8 @@ struct Row {
 
 impl Row {
     fn better(&self) -> Better {
-        if self.unit == "Mpps" || self.name == MERGED { Better::Higher } else { Better::Lower }
+        let is_more = self.name == MERGED || self.name.ends_with(LEAST_WAITING);
+        if is_more || ["Mpps", "changes"].contains(&self.unit) { Better::Higher } else { Better::Lower }
     }
 }
 
@@ -162,8 +164,10 @@ const TESTPMD: &str = "bench.null.testpmd_macfwd";
 const RTE_GSO: &str = "bench.split.cut_ipv4_rte_gso_no_checksum";
 /// Share of the packets of a burst in order that went into another.
 const MERGED: &str = "bench.split.merged_ipv4_of_one_burst_in_order";
+/// Packets that waited when a change came.
+const LEAST_WAITING: &str = "waiting_at_a_change_least";
 /// What stands beside what, measured in the same run.
-const PEERS: [(&str, &str); 9] = [
+const PEERS: [(&str, &str); 11] = [
     (FQ_CODEL, TESTPMD),
     (CAKE, TESTPMD),
     ("bench.null.weir_fq_codel_gate_submit", FQ_CODEL),
@@ -173,11 +177,13 @@ const PEERS: [(&str, &str); 9] = [
     ("bench.split.cut_ipv4_copy", RTE_GSO),
     ("bench.split.cut_ipv6_copy", RTE_GSO),
     ("bench.split.free_ipv4_refer", "bench.split.free_ipv4_rte_gso"),
+    ("bench.reload.1_mpps_turn_between_changes_p99", "bench.reload.1_mpps_turn_without_changes_p99"),
+    ("bench.reload.90_load_turn_between_changes_p99", "bench.reload.90_load_turn_without_changes_p99"),
 ];
-/// Mpps, ns, instructions and percent. Those of cake, cold and overload lie below what Linux's code takes in user
+/// Mpps, ns, instructions, percent, and ms of a scrape. Those of cake, cold and overload lie below what Linux's code takes in user
 /// space on such a machine: 43 ns besteffort, 156 ns diffserv4, 596 and 207 ns cold, 2066 ns ACK filter, 143 and
 /// 683 ns overload.
-const BARS: [(&str, f64); 28] = [
+const BARS: [(&str, f64); 35] = [
     (FQ_CODEL, 8.0),
     (CAKE, 6.0),
     ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0),
@@ -204,6 +210,13 @@ const BARS: [(&str, f64); 28] = [
     ("bench.split.merge_ipv4_checked_by_the_port", 35.0),
     ("bench.split.merge_ipv6_checked_by_the_port", 35.0),
     (MERGED, 90.0),
+    ("bench.reload.1_mpps_lost_with_changes", 0.0),
+    ("bench.reload.1_mpps_overtaken", 0.0),
+    ("bench.reload.1_mpps_turn_with_a_change_longest", 100.0),
+    ("bench.reload.90_load_lost_with_changes", 0.0),
+    ("bench.reload.90_load_overtaken", 0.0),
+    ("bench.reload.90_load_turn_with_a_change_longest", 100.0),
     ("bench.governor.held_references_instructions", 40.0),
     ("bench.governor.descriptor_status_instructions", 15.0),
+    ("bench.metrics.processor_time_of_a_get", 5.0),
 ];

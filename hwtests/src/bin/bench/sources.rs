@@ -11,6 +11,8 @@ use hwtests::process::{Process, Signal, command, require, typed};
 use hwtests::stats::median;
 use serde::Deserialize;
 
+use crate::scrape::scrape;
+
 /// A program and how to read it.
 pub(crate) enum Source {
     /// `dpdk-testpmd` forwarding between two net_null ports on one lcore: Mpps of both ports together.
@@ -23,6 +25,8 @@ pub(crate) enum Source {
     /// A program that takes a case and a number of packets, under callgrind: what each case takes more than the
     /// first, per packet.
     Instructions { name: &'static str, program: PathBuf, without: &'static str, cases: &'static [Case] },
+    /// A running weir, asked for its metrics.
+    Scrape { name: &'static str, weir: PathBuf },
 }
 
 /// A case of [`Source::Instructions`]: the argument, and the name of its row.
@@ -52,6 +56,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
         rows("bench.cake", "cake_bench", "ns"),
         rows("bench.dissect", "dissect_bench", "ns"),
         rows("bench.split", "split_bench", "ns"),
+        rows("bench.reload", "reload_storm", "us"),
         Source::Rows {
             name: "bench.governor",
             program: example("gate_instructions"),
@@ -67,6 +72,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
                 ("gate_status", "descriptor_status_instructions"),
             ],
         },
+        Source::Scrape { name: "bench.metrics", weir: folder.join("weir") },
     ]
 }
 
@@ -76,7 +82,8 @@ impl Source {
             Self::Testpmd { name }
             | Self::Mpps { name, .. }
             | Self::Rows { name, .. }
-            | Self::Instructions { name, .. } => name,
+            | Self::Instructions { name, .. }
+            | Self::Scrape { name, .. } => name,
         }
     }
 
@@ -89,7 +96,10 @@ impl Source {
     pub(crate) fn require(&self) -> Result<()> {
         match self {
             Self::Testpmd { .. } => require(&[("dpdk-testpmd", "dpdk"), ("stdbuf", "coreutils")]),
-            Self::Mpps { program, .. } | Self::Rows { program, .. } | Self::Instructions { program, .. } => {
+            Self::Mpps { program, .. }
+            | Self::Rows { program, .. }
+            | Self::Instructions { program, .. }
+            | Self::Scrape { weir: program, .. } => {
                 if self.is_exact() {
                     require(&[("valgrind", "valgrind")])?;
                 }
@@ -122,6 +132,11 @@ impl Source {
                 run
             }
             Self::Instructions { program, without, .. } => callgrind(program, without, MANY),
+            Self::Scrape { weir, .. } => {
+                let mut run = command(weir);
+                run.args(["run", "bench.toml"]);
+                run
+            }
         }
     }
 
@@ -149,6 +164,7 @@ impl Source {
                 };
                 cases.iter().map(more).collect()
             }
+            Self::Scrape { name, weir } => scrape(name, weir, seconds, interrupt),
         }
     }
 }
@@ -221,12 +237,14 @@ fn parse_collected(lines: &[String]) -> Option<f64> {
     lines.iter().find(|line| line.contains("Collected"))?.split_whitespace().last()?.parse().ok()
 }
 
-/// Reads `NAME      median   12.3 ns  least   11.0 ns`, `NAME      12.3     11.0` and `NAME      96.9 %`.
+/// Reads `NAME      median   12.3 ns  least   11.0 ns`, `NAME      12.3     11.0` and `NAME      96.9 %`; a unit
+/// that is none of [`UNITS`] is the source's.
 fn parse_row(line: &str, source: &str, unit: &'static str) -> Option<Value> {
     let (name, rest) = line.split_once("  ")?;
     let mut words = rest.split_whitespace().filter(|word| *word != "median");
     let value = words.next()?.parse().ok()?;
-    let unit = if words.next() == Some("%") { "%" } else { unit };
+    let said = words.next();
+    let unit = UNITS.into_iter().find(|known| said == Some(known)).unwrap_or(unit);
     (!name.is_empty()).then(|| Value { name: format!("{source}.{}", slug(name)), value, unit })
 }
 
@@ -236,6 +254,8 @@ fn slug(name: &str) -> String {
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("_")
 }
 
+/// Units that a row may have whatever its source has.
+const UNITS: [&str; 7] = ["%", "Mpps", "packets", "changes", "turns", "gaps", "KiB"];
 const PORTS: u32 = 2;
 /// Packets of a run under callgrind; as `.ci/instructions` counts.
 const FEW: u32 = 20_000;
@@ -256,6 +276,7 @@ mod tests {
         assert_eq!(parse(row), value("a.64_flows_hash_ready_enqueue_dequeue", 21.5, "ns"));
         assert_eq!(parse("empty call                      1.2      1.1"), value("a.empty_call", 1.2, "ns"));
         assert_eq!(parse("merged of one burst   96.9 %"), value("a.merged_of_one_burst", 96.9, "%"));
+        assert_eq!(parse("1 Mpps: lost   7 packets"), value("a.1_mpps_lost", 7.0, "packets"));
         assert_eq!(parse("ns/packet                    median      min"), None);
         assert_eq!(parse("                   sent 5 dropped 0 queued 1, 2 new flows"), None);
         assert_eq!(parse(""), None);
