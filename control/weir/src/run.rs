@@ -70,6 +70,8 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         links_up: Vec::new(),
         is_late: false,
     };
+    let version = env!("CARGO_PKG_VERSION");
+    control.live.note(Kind::Start, &format!("weir {version} with {}", Eal::version()));
     control.warn();
     if verbose {
         for port in control.running.line.links().iter().flat_map(|link| [&link.a, &link.b]) {
@@ -150,9 +152,11 @@ fn warn_of_missing_capabilities(config: &Config) {
     }
 }
 
-/// From here on no thread has more than the ports need, and what is read again: the file and the token's.
+/// From here on no thread has more than the ports need, and what is read again: the file, token and certificate.
 fn keep_capabilities(config: &Config, file: &Path) {
-    let read_again: Vec<_> = [Some(file), config.api.token_file.as_deref()].into_iter().flatten().collect();
+    let of_api = [&config.api.token_file, &config.api.tls_cert, &config.api.tls_key];
+    let read_again: Vec<_> =
+        [file].into_iter().chain(of_api.into_iter().flatten().map(PathBuf::as_path)).collect();
     if let Err(error) = (Needs::of(config).kept | Capabilities::to_read(&read_again)).keep_only() {
         complain(&format!("weir: warning: {error}"));
     }

@@ -122,6 +122,11 @@ impl Worker {
         &self.directions
     }
 
+    /// The directions, for an owner that turns the worker itself.
+    pub fn directions_mut(&mut self) -> &mut [Direction] {
+        &mut self.directions
+    }
+
     /// Writes all statistics into a page. Directions the page has no room for are left out.
     pub fn report(&self, page: &mut Page) {
         page.at = self.now;

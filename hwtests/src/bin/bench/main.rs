@@ -183,7 +183,7 @@ const PEERS: [(&str, &str); 11] = [
 /// Mpps, ns, instructions, percent, and ms of a scrape. Those of cake, cold and overload lie below what Linux's code takes in user
 /// space on such a machine: 43 ns besteffort, 156 ns diffserv4, 596 and 207 ns cold, 2066 ns ACK filter, 143 and
 /// 683 ns overload.
-const BARS: [(&str, f64); 35] = [
+const BARS: [(&str, f64); 37] = [
     (FQ_CODEL, 8.0),
     (CAKE, 6.0),
     ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0),
@@ -194,6 +194,8 @@ const BARS: [(&str, f64); 35] = [
     ("bench.cake.diffserv4_triple_isolate_cold_from_the_frame", 250.0),
     ("bench.cake.200_queued_acks_with_ack_filter", 100.0),
     ("bench.cake.overload_2_enqueues_1_drop_1_dequeue", 100.0),
+    ("bench.telemetry.fq_codel.cost_of_all_histograms", 5.0),
+    ("bench.telemetry.cake.cost_of_all_histograms", 5.0),
     ("bench.live_rate_off.1mbit", 0.2),
     ("bench.live_rate_off.10mbit", 0.2),
     ("bench.live_rate_off.100mbit", 0.2),

@@ -44,6 +44,7 @@ pub(crate) struct Value {
 pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     let example = |name: &str| folder.join("examples").join(name);
     let null_path = |name, args| Source::Mpps { name, program: example("null_path"), args };
+    let telemetry = |name, args| Source::Rows { name, program: example("null_path"), args, unit: "%" };
     let rows = |name, program, unit| Source::Rows { name, program: example(program), args: &[], unit };
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
@@ -51,6 +52,11 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
         null_path("bench.null.weir_fq_codel_gate_submit", &["--qdisc", "fq_codel", "--gate", "submit"]),
         null_path("bench.null.weir_cake", &["--qdisc", "cake"]),
         null_path("bench.null.weir_cake_gate_submit", &["--qdisc", "cake", "--gate", "submit"]),
+        telemetry(
+            "bench.telemetry.fq_codel",
+            &["--qdisc", "fq_codel", "--telemetry", "on", "--seconds", "10"],
+        ),
+        telemetry("bench.telemetry.cake", &["--qdisc", "cake", "--telemetry", "on", "--seconds", "10"]),
         rows("bench.live_rate_off", "live_rate", "%"),
         rows("bench.fq_codel", "fq_codel_bench", "ns"),
         rows("bench.cake", "cake_bench", "ns"),
@@ -260,8 +266,8 @@ const PORTS: u32 = 2;
 /// Packets of a run under callgrind; as `.ci/instructions` counts.
 const FEW: u32 = 20_000;
 const MANY: u32 = 120_000;
-/// A micro-benchmark takes some 10 s alone; a busy machine several times that.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest, a thousand changes at two loads, takes a minute alone; a busy machine several times that.
+const PATIENCE: Duration = Duration::from_secs(600);
 const STOP: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
