@@ -13,6 +13,8 @@
 //! `--gate submit` puts the governor's gate in front of the device as weir does: net_null copies, so that a
 //! completion means nothing and nothing is held back. Without, there is no gate.
 //!
+//! `--talkers off` leaves out the sample of who sends most, whose cost is the difference.
+//!
 //! `mpps` is packets over the time that passed, `mpps_on_cpu` over the time that the lcore had a CPU.
 //!
 //! The figure counts only if the run was what it claims to be, and is checked: every flow is queued
@@ -38,6 +40,7 @@ use engine::page::{DirectionPage, Page};
 use engine::plan::GovernorPlan;
 use engine::pool;
 use engine::sojourn::Sojourn;
+use engine::talkers::Talkers;
 use engine::worker::Worker;
 use shaper::flow::dissect::dissect;
 use shaper::flow::hash::FlowHasher;
@@ -48,14 +51,15 @@ use shaper::time::{Duration, Instant};
 use std::collections::HashSet;
 
 fn main() {
-    let Arguments { params, gate, seconds } = arguments();
+    let Arguments { params, gate, talkers, seconds } = arguments();
     let eal = Eal::init(&eal_config()).expect("the EAL starts");
     let pool = Mempool::create(&eal, &MempoolConfig::new("stamped", MBUFS)).unwrap();
     let frames = frames();
     stamp(&pool, &frames);
     let mut left = Null::open(&eal, "net_null0,size=64", &pool);
     let mut right = Null::open(&eal, "net_null1,size=64", &pool);
-    let mut bench = Bench::new(left.rx.take().unwrap(), right.tx.take().unwrap(), &eal, &pool, params, gate);
+    let queues = (left.rx.take().unwrap(), right.tx.take().unwrap());
+    let mut bench = Bench::new(queues, &eal, &pool, params, (gate, talkers));
 
     bench.fill();
     bench.run(WARM_UP);
@@ -91,12 +95,11 @@ struct Bench {
 
 impl Bench {
     fn new(
-        rx: RxQueue,
-        tx: TxQueue,
+        (rx, tx): (RxQueue, TxQueue),
         eal: &Eal,
         pool: &Mempool,
         params: Params,
-        source: Option<Source>,
+        (source, talkers): (Option<Source>, bool),
     ) -> Self {
         let ring = tx.ring();
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
@@ -105,6 +108,9 @@ impl Bench {
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
         let settings = Settings { link_down_hold: Duration::from_millis(1_000), ..Settings::default() };
         let mut direction = Direction::new(rx, tx, classifier, egress, settings, pool);
+        if talkers {
+            direction = direction.sampled(Talkers::new(FlowHasher::new(SECRET), 3));
+        }
         if let Some(source) = source {
             direction = direction.governed(Gate::new(gate::Settings {
                 plan: GovernorPlan::default(),
@@ -270,27 +276,29 @@ fn eal_config() -> EalConfig {
 struct Arguments {
     params: Params,
     gate: Option<Source>,
+    talkers: bool,
     seconds: u64,
 }
 
 fn arguments() -> Arguments {
     let mut args = std::env::args().skip(1);
-    let (mut params, mut gate, mut seconds) = (Some(fq_codel()), None, Some(3));
+    let (mut params, mut gate, mut talkers, mut seconds) = (Some(fq_codel()), None, true, Some(3));
     while let Some(arg) = args.next() {
         let value = args.next();
         match (arg.as_str(), value.as_deref()) {
             ("--qdisc", Some("fq_codel")) => params = Some(fq_codel()),
             ("--qdisc", Some("cake")) => params = Some(cake()),
             ("--gate", Some("submit")) => gate = Some(Source::Submit),
+            ("--talkers", Some("off")) => talkers = false,
             ("--seconds", Some(value)) => seconds = value.parse().ok(),
             _ => seconds = None,
         }
     }
     let Some((params, seconds)) = params.zip(seconds) else {
-        eprintln!("usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--seconds N], N a whole number");
+        eprintln!("usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--talkers off] [--seconds N]");
         std::process::exit(2)
     };
-    Arguments { params, gate, seconds }
+    Arguments { params, gate, talkers, seconds }
 }
 
 fn fq_codel() -> Params {

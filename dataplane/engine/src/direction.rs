@@ -18,6 +18,7 @@ use crate::sender::{LateCut, Sender};
 use crate::sojourn::Sojourn;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy};
+use crate::talkers::{Sample, Talkers};
 use dpdk::{Mbuf, Mempool, RxQueue, TxQueue};
 use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
@@ -106,6 +107,13 @@ impl Direction {
     #[must_use]
     pub fn governed(mut self, gate: Gate) -> Self {
         self.sender.govern(gate);
+        self
+    }
+
+    /// Samples who sends most from now on.
+    #[must_use]
+    pub fn sampled(mut self, talkers: Talkers) -> Self {
+        self.sender.sample(talkers);
         self
     }
 
@@ -241,6 +249,16 @@ impl Direction {
         if let Some(gate) = self.sender.gate_mut() {
             gate.exchange_flight(flight);
         }
+    }
+
+    /// What is sampled of what leaves.
+    pub fn talkers(&self) -> &Talkers {
+        self.sender.talkers()
+    }
+
+    /// Gives away who sent most since the last time, in exchange for an empty sample.
+    pub fn exchange_talkers(&mut self, now: Instant, sample: &mut Sample) {
+        self.sender.talkers_mut().exchange(now, sample);
     }
 
     /// Writes the statistics into a page.

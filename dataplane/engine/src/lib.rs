@@ -31,4 +31,5 @@ mod receiver;
 pub mod sender;
 pub mod sojourn;
 pub mod split;
+pub mod talkers;
 pub mod worker;

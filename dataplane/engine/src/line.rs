@@ -20,9 +20,10 @@ use crate::page::Page;
 use crate::plan::{Plan, StartError, Step, Way};
 use crate::sojourn::{Sojourn, Total};
 use crate::split::offload::Verdict;
+use crate::talkers::{Sample, Watch};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
-use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxOffloads, TxQueue};
+use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxOffloads, TxQueue, tsc};
 use shaper::gso::Split;
 use shaper::units::Rate;
 use thiserror::Error;
@@ -128,6 +129,10 @@ pub struct LineWorker {
     pub sojourn: Vec<Total>,
     /// What was in flight in each direction's transmit ring since the start.
     pub flight: Vec<flight::Total>,
+    /// Who sent most in each direction of late.
+    pub talkers: Vec<Watch>,
+    /// Cycles of the time stamp counter in a second.
+    pub tsc_hz: u64,
     control: Control,
     /// Whether its statistics are under way.
     asked: bool,
@@ -358,6 +363,10 @@ impl LineWorker {
         for (total, flight) in self.flight.iter_mut().zip(&self.page.flight) {
             total.add(flight);
         }
+        let sent = self.page.directions.iter().map(|direction| direction.counters.sent);
+        for ((watch, sample), sent) in self.talkers.iter_mut().zip(&self.page.talkers).zip(sent) {
+            watch.add(sample, self.page.at, sent);
+        }
     }
 
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
@@ -371,10 +380,12 @@ impl LineWorker {
                     direction.gate().map(Gate::flight).map_or_else(Flight::default, Flight::like)
                 })
                 .collect(),
+            talkers: directions.iter().map(|direction| Sample::like(direction.talkers().sample())).collect(),
             ..Page::new(directions.len())
         };
         let sojourn = directions.iter().map(|_| Total::default()).collect();
         let flight = directions.iter().map(|_| flight::Total::default()).collect();
+        let talkers = directions.iter().map(|_| Watch::default()).collect();
         let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
@@ -388,6 +399,8 @@ impl LineWorker {
             page,
             sojourn,
             flight,
+            talkers,
+            tsc_hz: tsc::hz(eal),
             control,
             asked: false,
             changing: 0,
@@ -444,6 +457,8 @@ mod tests {
             page: Page::new(0),
             sojourn: Vec::new(),
             flight: Vec::new(),
+            talkers: Vec::new(),
+            tsc_hz: 0,
             control,
             asked: false,
             changing: 0,

@@ -7,9 +7,10 @@ use crate::flight::Flight;
 use crate::gaps::Gaps;
 use crate::gate::GatePage;
 use crate::sojourn::Sojourn;
+use crate::talkers::Sample;
 use shaper::qdisc::Stats;
 use shaper::rate;
-use shaper::time::Instant;
+use shaper::time::{Duration, Instant};
 
 /// Everything one worker knows.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,8 @@ pub struct Page {
     pub sojourn: Vec<Sojourn>,
     /// What was in flight in each direction's transmit ring since the page before.
     pub flight: Vec<Flight>,
+    /// Who sent most in each direction since the page before.
+    pub talkers: Vec<Sample>,
 }
 
 /// What the loop did.
@@ -42,6 +45,11 @@ pub struct Turns {
     pub idle: u64,
     /// Times it slept because nothing was to be done.
     pub sleeps: u64,
+    /// Time since the first turn.
+    pub time: Duration,
+    /// Time in turns that moved packets. One in which the thread was descheduled counts whole: see
+    /// [`crate::gaps`].
+    pub busy: Duration,
 }
 
 /// One direction.
@@ -74,6 +82,7 @@ impl Page {
     pub fn next(&self) -> Self {
         let sojourn = self.sojourn.iter().map(Sojourn::like).collect();
         let flight = self.flight.iter().map(Flight::like).collect();
-        Self { sojourn, flight, ..Self::new(self.directions.len()) }
+        let talkers = self.talkers.iter().map(Sample::like).collect();
+        Self { sojourn, flight, talkers, ..Self::new(self.directions.len()) }
     }
 }
