@@ -1,6 +1,7 @@
 //! From a running line to the report about it.
 
 mod cake;
+mod flows;
 mod queue;
 
 use crate::report::{
@@ -55,6 +56,7 @@ pub fn observe(instance: &Instance, line: &Line) -> Report {
         uptime_s: instance.started.elapsed().as_secs_f64(),
         links: links.map(|(config, link)| observe_link(config, link, line)).collect(),
         workers: line.workers().iter().map(observe_worker).collect(),
+        flows: flows::flows(line),
     }
 }
 
@@ -169,6 +171,10 @@ fn observe_worker(worker: &LineWorker) -> WorkerReport {
             max_us: page.gaps.max.as_micros(),
             total_us: page.gaps.total.as_micros(),
         },
+        time_us: page.turns.time.as_micros(),
+        busy_us: page.turns.busy.as_micros(),
+        packets: page.directions.iter().map(|direction| direction.counters.received.packets).sum(),
+        tsc_hz: worker.tsc_hz,
         clock_backward: page.clock.backward,
         clock_jumps: page.clock.jumps,
     }
