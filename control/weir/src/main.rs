@@ -19,6 +19,7 @@ mod show;
 mod signals;
 mod socket;
 mod taken;
+mod top;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
             ask::set(name.as_deref(), path, value, for_.as_deref(), dry_run)
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
+        Command::Top { name, interval, once, size, svg } => {
+            top::top(top::Request { name, interval, once, size, svg })
+        }
         Command::Keys => check::keys(),
     };
     match result {

@@ -116,7 +116,7 @@ fn observe_direction(
         requeues: counters.short_bursts,
         supers: (&counters.supers).into(),
         qdisc: page.qdisc.as_ref().map(qdisc_counters).unwrap_or_default(),
-        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), sojourn),
+        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), &page.tins, sojourn),
         sojourn: sojourn.of_all().into(),
         limiter: page.limiter.map(|limiter| LimiterReport {
             lost_us: limiter.lost.as_micros(),

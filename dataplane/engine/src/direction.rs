@@ -267,6 +267,7 @@ impl Direction {
         page.waiting = self.waiting();
         page.control = self.egress.control_stats();
         page.qdisc = Some(self.egress.qdisc().stats());
+        page.tins = self.egress.tins();
         page.limiter = self.egress.limiter().map(|limiter| *limiter.stats());
         page.gate = self.sender.gate().map(Gate::report);
         page.link_up = self.link == Link::Up;

@@ -9,6 +9,7 @@ use crate::gate::GatePage;
 use crate::sojourn::Sojourn;
 use crate::talkers::Sample;
 use shaper::qdisc::Stats;
+use shaper::qdisc::cake::MAX_TINS;
 use shaper::rate;
 use shaper::time::{Duration, Instant};
 
@@ -63,6 +64,8 @@ pub struct DirectionPage {
     pub control: ControlStats,
     /// The discipline.
     pub qdisc: Option<Stats>,
+    /// Bytes that the discipline has delivered, by number of the tin.
+    pub tins: [u64; MAX_TINS],
     /// The rate limiter, where there is one.
     pub limiter: Option<rate::Stats>,
     /// What keeps the transmit ring short, where something does.

@@ -32,13 +32,14 @@ pub fn counters(stats: &cake::Stats) -> [(&'static str, u64); 10] {
 }
 
 /// The tins in the order of `tc`; none if this is not cake.
-pub fn tins(params: &Params, stats: Option<&Stats>, sojourn: &Total) -> Vec<TinReport> {
+pub fn tins(params: &Params, stats: Option<&Stats>, delivered: &[u64], sojourn: &Total) -> Vec<TinReport> {
     let (Params::Cake(params), Some(Stats::Cake(stats))) = (params, stats) else { return Vec::new() };
     let named = params.diffserv.tin_names().iter().zip(params.diffserv.tin_order());
     let report = |(name, number): (&&str, &u8)| {
         let number = usize::from(*number);
         let stats = stats.tins().get(number)?;
-        Some(TinReport::new(name, stats, sojourn.of_tin(number).into()))
+        let delivered = delivered.get(number).copied().unwrap_or(0);
+        Some(TinReport::new(name, stats, delivered, sojourn.of_tin(number).into()))
     };
     named.filter_map(report).collect()
 }
@@ -127,7 +128,7 @@ mod tests {
             options: options(&settings),
             bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
             qdisc: counters,
-            tins: tins(&settings.qdisc, Some(&stats), &total),
+            tins: tins(&settings.qdisc, Some(&stats), &[0; 8], &total),
             sojourn: total.of_all().into(),
             ..DirectionReport::default()
         };

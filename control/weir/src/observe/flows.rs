@@ -15,7 +15,8 @@ pub fn flows(line: &Line) -> FlowsReport {
     let mut directions = Vec::new();
     for link in line.links() {
         for (way, place) in &link.ways {
-            let watch = line.workers().get(place.worker).and_then(|worker| worker.talkers.get(place.direction));
+            let watch =
+                line.workers().get(place.worker).and_then(|worker| worker.talkers.get(place.direction));
             let empty = Window::default();
             let window = watch.and_then(|watch| watch.last()).unwrap_or(&empty);
             directions.push(direction(&link.name, way.name(), window));
