@@ -309,26 +309,33 @@ fn host(direction: &str, host: &HostReport) -> TalkerRow {
 impl TalkerRow {
     /// Everything that tells it from others, in at most `width` characters: long addresses lose their middle.
     pub fn label(&self, width: usize) -> String {
-        let whole = self.write(usize::MAX);
-        if whole.chars().count() <= width {
-            return whole;
-        }
-        let without = self.write(0).chars().count();
-        let ends = 1 + usize::from(self.destination.is_some());
-        self.write(width.saturating_sub(without) / ends)
+        let lens = [Some(&self.source), self.destination.as_ref()]
+            .map(|end| end.map_or(0, |end| end.address.chars().count()));
+        let rest = self.write([0, 0]).chars().count();
+        self.write(share(width.saturating_sub(rest), lens))
     }
 
-    fn write(&self, room: usize) -> String {
-        let mut text = self.source.write(room);
+    fn write(&self, rooms: [usize; 2]) -> String {
+        let mut text = self.source.write(rooms[0]);
         if let Some(destination) = &self.destination {
             text += " > ";
-            text += &destination.write(room);
+            text += &destination.write(rooms[1]);
         }
         if !self.suffix.is_empty() {
             text.push(' ');
             text += &self.suffix;
         }
         text
+    }
+}
+
+/// Room for two texts of these lengths: what the one does not need is the other's.
+fn share(room: usize, lens: [usize; 2]) -> [usize; 2] {
+    let half = room / 2;
+    match lens {
+        [first, _] if first <= half => [first, room - first],
+        [_, second] if second <= half => [room - second, second],
+        _ => [half, room - half],
     }
 }
 

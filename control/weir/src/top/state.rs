@@ -95,7 +95,7 @@ impl State {
             is_still: false,
             is_paused: false,
             is_helping: false,
-            focus: Pane::Talkers,
+            focus: Pane::Queues,
             kind: Kind::Flows,
             sort: Sort::Rate,
             filter: String::new(),
