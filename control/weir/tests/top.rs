@@ -1,8 +1,9 @@
 //! `weir top` as people see it: in a pseudo-terminal, of an instance that shapes real frames. Needs root.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
+#![allow(clippy::disallowed_methods, reason = "another process is waited for, within bounds")]
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -10,11 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hwtests::clock::{Interrupt, nap, now};
-use hwtests::process::{Process, Signal, command};
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetwinsize};
 
@@ -79,7 +78,7 @@ fn live_figures_keys_sizes_and_an_instance_that_comes_back() {
     });
     top.resize((80, 24));
 
-    weir.stop(Signal::TERM, Duration::from_secs(20)).unwrap();
+    weir.stop();
     top.until("that it ended", |screen| screen.lines.first().is_some_and(|line| line.contains("waiting")));
     assert!(top.screen().row("home/up").is_some(), "the last picture stays:\n{}", top.screen());
     let again = bench.run();
@@ -92,7 +91,7 @@ fn live_figures_keys_sizes_and_an_instance_that_comes_back() {
     let status = top.ended();
     assert!(status.success(), "{status}");
     top.assert_given_back();
-    again.stop(Signal::TERM, Duration::from_secs(20)).unwrap();
+    again.stop();
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn signals_give_the_terminal_back_and_no_colour_is_heeded() {
     coloured.press("\x03");
     assert!(coloured.ended().success());
     coloured.assert_given_back();
-    weir.stop(Signal::TERM, Duration::from_secs(20)).unwrap();
+    weir.stop();
 }
 
 #[test]
@@ -132,12 +131,12 @@ fn one_picture_for_a_script_and_one_for_paper() {
     bench.once(&["--svg", svg.to_str().unwrap(), "--size", "100x30"]);
     let svg = fs::read_to_string(svg).unwrap();
     assert!(svg.starts_with("<svg ") && svg.contains("Best Effort") && svg.contains("192.0.2.1"));
-    weir.stop(Signal::TERM, Duration::from_secs(20)).unwrap();
+    weir.stop();
 
-    let gone = Command::new(weir_binary()).args(["top", &bench.name]).output().unwrap();
+    let gone = Command::new(WEIR).args(["top", &bench.name]).output().unwrap();
     let said = String::from_utf8(gone.stderr).unwrap();
     assert!(!gone.status.success() && said.contains("--once"), "standard output is no terminal: {said}");
-    let gone = Command::new(weir_binary()).args(["top", "--once", &bench.name]).output().unwrap();
+    let gone = Command::new(WEIR).args(["top", "--once", &bench.name]).output().unwrap();
     let said = String::from_utf8(gone.stderr).unwrap();
     assert!(!gone.status.success() && said.contains("no instance named"), "{said}");
 }
@@ -164,12 +163,16 @@ impl Bench {
         Self { name, folder }
     }
 
-    fn run(&self) -> Process {
-        let mut weir = command(weir_binary());
-        weir.arg("run").arg(self.folder.join(format!("{}.toml", self.name)));
-        let mut process = Process::spawn("weir", &mut weir, None).unwrap();
-        process.wait_for("ready", Duration::from_secs(30), &Interrupt::install().unwrap()).unwrap();
-        process
+    /// Runs an instance until it says that it is ready.
+    fn run(&self) -> Weir {
+        let mut weir = Command::new("setpriv");
+        weir.args(["--pdeathsig", "TERM", WEIR, "run"]).arg(self.folder.join(format!("{}.toml", self.name)));
+        let mut child = weir.stdout(Stdio::piped()).spawn().expect("setpriv of util-linux");
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let weir = Weir { child };
+        let said: Vec<_> = lines.map_while(Result::ok).take_while(|line| !line.contains("ready")).collect();
+        assert!(said.is_empty(), "weir is not ready: {}", said.join("\n"));
+        weir
     }
 
     fn top(&self, size: (u16, u16), environment: &[(&str, &str)]) -> Top {
@@ -178,8 +181,7 @@ impl Bench {
 
     /// What one picture says.
     fn once(&self, args: &[&str]) -> String {
-        let output =
-            Command::new(weir_binary()).args(["top", &self.name, "--once"]).args(args).output().unwrap();
+        let output = Command::new(WEIR).args(["top", &self.name, "--once"]).args(args).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -188,6 +190,29 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A running instance, which ends with the thread that started it.
+struct Weir {
+    child: Child,
+}
+
+impl Weir {
+    fn stop(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        // Nothing happens to one that has been waited for.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -220,12 +245,7 @@ impl Top {
         let before = tcgetattr(&line).unwrap();
         let end = || Stdio::from(line.try_clone().unwrap());
         let mut program = Command::new("setsid");
-        program
-            .arg("--ctty")
-            .arg(weir_binary())
-            .args(args)
-            .env("TERM", "xterm-256color")
-            .env_remove("NO_COLOR");
+        program.arg("--ctty").arg(WEIR).args(args).env("TERM", "xterm-256color").env_remove("NO_COLOR");
         program.envs(environment.iter().copied()).stdin(end()).stdout(end()).stderr(end());
         let child = program.spawn().expect("setsid of util-linux");
         let mut reader = File::from(terminal.try_clone().unwrap());
@@ -375,9 +395,13 @@ fn frame(number: u8) -> Vec<u8> {
     frame
 }
 
-fn weir_binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let binary = test.ancestors().nth(2).unwrap().join("weir");
-    assert!(binary.exists(), "{} is missing: build it first with `cargo build -p weir`", binary.display());
-    binary
+fn now() -> Instant {
+    Instant::now()
 }
+
+/// Between two looks at what another process does.
+fn nap(span: Duration) {
+    thread::sleep(span);
+}
+
+const WEIR: &str = env!("CARGO_BIN_EXE_weir");
