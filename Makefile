@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo hwtests vm test unit asan lint rules instructions conformance bench soak clean
+.PHONY: help setup build demo hwtests vm test unit asan lint rules instructions conformance bench screenshots soak clean
 
 help: ## what can be made here
 	@echo "weir: fq_codel and cake in front of a NIC, on DPDK"; echo
@@ -22,11 +22,10 @@ demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake, and
 hwtests: build ## three field experiments on a modelled card, the fault, then the cure: report in target/hwtests/ (root, 10 minutes)
 	$(RELEASE)/hwtests all --rig model --weir $(RELEASE)/weir --out target/hwtests
 
-vm: build ## DPDK's igb driver on emulated cards: completions, TSO, checksums, TCP through weir, in a virtual machine
+vm: build ## DPDK's igb driver on emulated cards, in a virtual machine: completions, TSO, checksums, TCP: report in target/vm/report/
 	.ci/setup-vm
-	$(CARGO) test --locked -p hwtests --test machine -- --ignored
-	$(RELEASE)/qemu-igb probe
-	$(RELEASE)/qemu-igb path
+	$(CARGO) test --locked -p hwtests --test machine -- --ignored --test-threads 1
+	$(RELEASE)/hwtests all --rig qemu-igb --weir $(RELEASE)/weir --out target/vm/report
 
 test: setup lint rules unit asan instructions conformance ## everything that must hold before a change lands
 
@@ -53,6 +52,9 @@ conformance: setup ## the product holds no code of the linux conformance
 bench: build ## speed of the whole path beside dpdk-testpmd, and of the parts: table, target/bench/result.json
 	$(CARGO) build --release --locked --workspace --examples
 	$(RELEASE)/bench --out target/bench
+
+screenshots: build ## the pictures of the README, of real traffic: hwtests/results/screenshots/ (root, 3 minutes)
+	$(RELEASE)/screenshots --weir $(RELEASE)/weir --out hwtests/results/screenshots
 
 soak: build ## the random tests fifty times as long, the demo for half an hour, ten minutes of each soak (root, two hours)
 	WEIR_SOAK=50 $(CARGO) test --release --locked -p shaper -p sim -p engine

@@ -174,6 +174,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_find_next",
     "rte_eth_dev_get_port_by_name",
     "rte_eth_dev_get_name_by_port",
+    "rte_eth_dev_fw_version_get",
     "rte_eth_dev_info_get",
     "rte_eth_dev_socket_id",
     "rte_eth_dev_is_removed",

@@ -9,7 +9,8 @@ use crate::iperf::Host;
 use crate::netns::{InterfaceBytes, Netns};
 use crate::ping::await_answer;
 use crate::process::run as run_command;
-use crate::rig::pci::{Bus, Taken};
+use crate::record::PortRecord;
+use crate::rig::pci::{Bus, Lent, Taken};
 use crate::rig::{Kind, VethDriver};
 use crate::scenario::{Run, With};
 
@@ -20,7 +21,7 @@ pub struct Bed {
     pub forwarder: Forwarder,
     /// Where it runs, if not beside this process.
     _home: Option<Netns>,
-    _port: Option<Taken>,
+    _pci: Option<(Taken, Lent)>,
     hosts: [Netns; 2],
     interfaces: [String; 2],
 }
@@ -30,7 +31,7 @@ struct Wiring {
     ports: [String; 2],
     interfaces: [String; 2],
     home: Option<Netns>,
-    taken: Option<Taken>,
+    pci: Option<(Taken, Lent)>,
 }
 
 impl Bed {
@@ -42,7 +43,7 @@ impl Bed {
         let traffic = poll_cpu.checked_sub(1).map(|last| format!("0-{last}"));
         let host = |name| Netns::new(name, traffic.as_deref(), run.interrupt);
         let hosts = [host("host a")?, host("host b")?];
-        let Wiring { ports, interfaces, home, taken } = wire(run, &hosts)?;
+        let Wiring { ports, interfaces, home, pci } = wire(run, &hosts)?;
         let (program, directions) = match &run.case.with {
             With::Weir { up, down } => (Program::Weir(run.weir.to_owned()), [up.as_str(), down]),
             With::Testpmd => (Program::Testpmd, [""; 2]),
@@ -66,8 +67,12 @@ impl Bed {
             }
             host.set_up(interface, &format!("{}/24", ADDRESSES[at]))?;
         }
-        let bed = Self { forwarder, _home: home, _port: taken, hosts, interfaces };
+        let bed = Self { forwarder, _home: home, _pci: pci, hosts, interfaces };
         await_answer(&bed.hosts[0], ADDRESSES[1], "the forwarder", run.interrupt)?;
+        run.ports = bed.forwarder.ports()?;
+        if run.rig.kind == Kind::Pci {
+            run.ports.push(PortRecord::of_kernel(&bed.hosts[1], bed.interface(1))?);
+        }
         Ok(bed)
     }
 
@@ -93,7 +98,7 @@ fn wire(run: &Run<'_>, hosts: &[Netns; 2]) -> Result<Wiring> {
         Kind::Tap => {
             let interfaces = [own("wa"), own("wb")];
             let ports = [tap(0, &interfaces[0]), tap(1, &interfaces[1])];
-            Ok(Wiring { ports, interfaces, home: None, taken: None })
+            Ok(Wiring { ports, interfaces, home: None, pci: None })
         }
         Kind::Veth => {
             let home = Netns::new("weir's end", None, run.interrupt)?;
@@ -106,7 +111,7 @@ fn wire(run: &Run<'_>, hosts: &[Netns; 2]) -> Result<Wiring> {
                 _ => "net_af_packet",
             };
             let port = |end: usize| format!("{driver}{end},iface=x{}", interfaces[end]);
-            Ok(Wiring { ports: [port(0), port(1)], interfaces, home: Some(home), taken: None })
+            Ok(Wiring { ports: [port(0), port(1)], interfaces, home: Some(home), pci: None })
         }
         Kind::Pci => pci(run, hosts, own("wa")),
         kind => bail!("a {kind} rig has no two hosts"),
@@ -136,10 +141,9 @@ fn pci(run: &Run<'_>, hosts: &[Netns; 2], host_side: String) -> Result<Wiring> {
     let interfaces = bus.interfaces(&peer);
     ensure!(interfaces.len() == 1, "peer {peer} has the interfaces {interfaces:?}: exactly one is needed");
     let taken = bus.take(&port, &ports.bind, run.interrupt)?;
-    // It comes back by itself when the namespace goes.
-    from(None, &interfaces[0], &hosts[1])?;
+    let lent = Lent::to(&interfaces[0], hosts[1].pid())?;
     let interfaces = [host_side.clone(), interfaces[0].clone()];
-    Ok(Wiring { ports: [tap(0, &host_side), port], interfaces, home: None, taken: Some(taken) })
+    Ok(Wiring { ports: [tap(0, &host_side), port], interfaces, home: None, pci: Some((taken, lent)) })
 }
 
 /// Moves an interface into a host.

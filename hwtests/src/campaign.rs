@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::clock::{Interrupt, Interrupted, now};
 use crate::progress::Progress;
-use crate::record::{CaseRecord, Experiment, Median, Verdict};
+use crate::record::{CaseRecord, Experiment, Median, PortRecord, Verdict};
 use crate::report::{Better, Figure};
 use crate::rig::Rig;
 use crate::scenario::{Bar, Bound, Case, Is, Measured, Run, Samples, Scenario, Sense};
@@ -53,6 +53,8 @@ struct Runs {
     not_available: Option<String>,
     failures: Vec<String>,
     done: Vec<Measured>,
+    /// Of each of these.
+    ports: Vec<Vec<PortRecord>>,
 }
 
 /// Runs a scenario on a rig.
@@ -114,7 +116,13 @@ fn chosen(scenario: &Scenario, rig: &Rig, names: &[String]) -> Result<Vec<Runs>>
     let wanted = |case: &Case| names.is_empty() || names.iter().any(|name| name == case.name);
     let runs = cases.into_iter().filter(wanted);
     Ok(runs
-        .map(|case| Runs { not_available: case.with.missing(), case, failures: Vec::new(), done: Vec::new() })
+        .map(|case| Runs {
+            not_available: case.with.missing(),
+            case,
+            failures: Vec::new(),
+            done: Vec::new(),
+            ports: Vec::new(),
+        })
         .collect())
 }
 
@@ -181,10 +189,16 @@ impl Turns<'_> {
             weir: &self.wish.weir,
             allowed_ports: &self.wish.allowed_ports,
             interrupt: self.interrupt,
+            ports: Vec::new(),
             say: &mut say,
         };
-        match (self.scenario.measure)(&mut run) {
-            Ok(measured) => runs.done.push(measured),
+        let measured = (self.scenario.measure)(&mut run);
+        let ports = run.ports;
+        match measured {
+            Ok(measured) => {
+                runs.ports.push(ports);
+                runs.done.push(measured);
+            }
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => runs.failures.push(format!("#{}: {error:#}", repeat + 1)),
         }
@@ -292,6 +306,7 @@ impl Runs {
             failures: self.failures,
             medians,
             counters,
+            ports: self.ports.into_iter().next().unwrap_or_default(),
             ..CaseRecord::default()
         };
         for (at, run) in self.done.into_iter().enumerate() {

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use crate::clock::Interrupt;
 use crate::netns::Netns;
 use crate::process::{Process, Signal, command, run};
+use crate::record::PortRecord;
 
 /// Which program forwards.
 #[derive(Clone, Debug)]
@@ -112,6 +113,11 @@ impl Forwarder {
         self.show()?.as_deref().map(parse_counters).transpose()
     }
 
+    /// What it says of its two ports; nothing of another program.
+    pub fn ports(&self) -> Result<Vec<PortRecord>> {
+        self.show()?.as_deref().map_or(Ok(Vec::new()), parse_ports)
+    }
+
     /// What `weir show --json` prints; nothing of another program.
     pub fn show(&self) -> Result<Option<String>> {
         let Some(weir) = &self.weir else { return Ok(None) };
@@ -141,10 +147,11 @@ fn weir_config(setup: &Setup<'_>) -> String {
         0 => String::new(),
         cpu => format!("lcores = {{ main = 0, workers = [{cpu}] }}\n"),
     };
-    let pci = if [a, b].iter().all(|port| port.starts_with("net_")) { ", \"--no-pci\"" } else { "" };
+    // A card's memory is for weir to choose: hugepages where there are enough.
+    let args = if [a, b].iter().all(|port| is_vdev(port)) { NO_HUGE } else { "" };
     format!(
         "# Written by hwtests: what `weir run` was given.\n\
-         [eal]\nargs = [\"--no-huge\", \"-m\", \"512\"{pci}]\n{lcores}\n\
+         [eal]\nargs = [{args}]\n{lcores}\n\
          [[link]]\nname = \"demo\"\na = \"{a}\"\nb = \"{b}\"\n\
          up = {{ {up} }}\ndown = {{ {down} }}\n{link}"
     )
@@ -159,9 +166,19 @@ pub fn testpmd(poll_cpu: usize, devices: [&str; 2], options: &str) -> Command {
 
 fn testpmd_arguments(testpmd: &mut Command, poll_cpu: usize, devices: [&str; 2], options: &str) {
     testpmd.args(["-oL", "dpdk-testpmd", "-l", &format!("0,{poll_cpu}"), "--file-prefix", &instance()]);
-    testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry --no-pci --vdev".split(' '));
-    testpmd.args([devices[0], "--vdev", devices[1], "--", "--total-num-mbufs=8192"]);
+    testpmd.args("--no-huge -m 256 --no-shconf --no-telemetry".split(' '));
+    for device in devices {
+        testpmd.args([if is_vdev(device) { "--vdev" } else { "--allow" }, device]);
+    }
+    if devices.iter().all(|device| is_vdev(device)) {
+        testpmd.arg("--no-pci");
+    }
+    testpmd.args(["--", "--total-num-mbufs=8192"]);
     testpmd.args(options.split(' '));
+}
+
+fn is_vdev(device: &str) -> bool {
+    device.starts_with("net_")
 }
 
 /// The last CPU: the poll loop has it for itself where there is another one for the rest.
@@ -179,6 +196,18 @@ fn instance() -> String {
 struct Show {
     links: Vec<Link>,
     workers: Vec<Worker>,
+}
+
+/// Other parts.
+#[derive(Deserialize)]
+struct ShowPorts {
+    links: Vec<LinkPorts>,
+}
+
+#[derive(Deserialize)]
+struct LinkPorts {
+    a: PortRecord,
+    b: PortRecord,
 }
 
 #[derive(Deserialize)]
@@ -232,6 +261,15 @@ impl Direction {
     }
 }
 
+/// The ports in what `weir show --json` printed.
+///
+/// # Errors
+/// It is something else.
+pub fn parse_ports(show: &str) -> Result<Vec<PortRecord>> {
+    let show: ShowPorts = serde_json::from_str(show).context("weir show --json has another shape")?;
+    Ok(show.links.into_iter().flat_map(|link| [link.a, link.b]).collect())
+}
+
 fn parse_counters(show: &str) -> Result<Counters> {
     let show: Show = serde_json::from_str(show).context("weir show --json has another shape")?;
     let directions = || show.links.iter().flat_map(|link| &link.directions);
@@ -269,6 +307,7 @@ impl Drop for RuntimeFolder {
     }
 }
 
+const NO_HUGE: &str = "\"--no-huge\", \"-m\", \"512\", \"--no-pci\"";
 /// testpmd's lines come at once only to a terminal, unless stdbuf says otherwise.
 const STDBUF: &str = "stdbuf";
 
@@ -290,6 +329,30 @@ mod tests {
             Counters { drops: 30, marks: 8, backlog: 5, missed: 7, poll_gaps: 6, poll_gap_max_us: 1700 };
         assert_eq!(parse_counters(show).unwrap(), expected);
         assert!(parse_counters(r#"{"links": [{}], "workers": []}"#).is_err());
+    }
+
+    #[test]
+    fn ports_say_their_link() {
+        let port = r#"{"device": "0000:01:00.0", "driver": "net_e1000_igb", "link_up": true, "speed_mbps": 1000,
+            "full_duplex": true, "autoneg": true, "firmware": "3.25", "mtu": 1500}"#;
+        let tap = r#"{"device": "net_tap0", "driver": "net_tap", "link_up": false, "speed_mbps": null}"#;
+        let show = format!(r#"{{"links": [{{"name": "demo", "a": {port}, "b": {tap}}}], "workers": []}}"#);
+        let said: Vec<_> = parse_ports(&show).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "port 0000:01:00.0 (net_e1000_igb): link up, 1000 Mbit/s, full duplex, negotiated; firmware 3.25",
+                "port net_tap0 (net_tap): link down, speed unknown; no firmware told"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_card_is_allowed_and_a_vdev_made() {
+        let card = testpmd(1, ["net_tap0,iface=x", "0000:01:00.0"], "--forward-mode=io");
+        let typed = crate::process::typed(&card);
+        assert!(typed.contains("--vdev net_tap0,iface=x --allow 0000:01:00.0 -- "), "{typed}");
+        assert!(crate::process::typed(&testpmd(1, ["net_null0", "net_null1"], "x")).contains("--no-pci -- "));
     }
 
     #[test]

@@ -4,13 +4,14 @@
 //! starts the program under test, [`iperf`] and [`ping`] make traffic and read it back, [`stats`] sums it up,
 //! [`report`] and [`plot`] write it down. On them stand the scenarios of the `hwtests` binary: a [`rig`] from a file, a
 //! [`scenario`] on the [`bed`] that it makes, run in turns by [`campaign`], kept in a [`record`], read on a [`page`].
-//! [`nic`] is a card to send into; [`tap`] and [`super_packet`] hand over super-packets as the kernel makes them.
+//! [`browser`] opens the page of a running weir. [`nic`] is a card to send into; [`tap`] and [`super_packet`] hand over super-packets as the kernel makes them.
 //! Everything but [`nic`] lives in real time; nothing depends on this crate.
 //!
 //! Contract: whatever a run makes in the system is owned by a value whose `Drop` takes it away again, and dies
 //! with its parent even where no `Drop` runs (see [`process`]).
 
 pub mod bed;
+pub mod browser;
 pub mod campaign;
 pub mod chart;
 pub mod clock;
@@ -24,6 +25,7 @@ pub mod model;
 pub mod model_bed;
 pub mod netns;
 pub mod nic;
+pub mod ns3;
 pub mod page;
 pub mod ping;
 pub mod plot;

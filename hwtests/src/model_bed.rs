@@ -15,7 +15,6 @@ use crate::netns::Netns;
 use crate::ping::{Pinger, Sample, await_answer, lost};
 use crate::process::{Process, Signal, command, typed};
 use crate::scenario::{Curve, Measured, Plot, Run, Samples};
-use crate::stats::{jain, median, quantile};
 use crate::traffic::{CONGESTION, IDLE, OMIT, SETTLE};
 
 /// A stream, or several of one kind: how many, and the window of each in bytes.
@@ -91,13 +90,10 @@ impl Seen {
         measured.higher("tcp", tcp, "Mbit/s");
         measured.higher("wire_busy", self.record.wire_share * 100.0, "%");
         measured.lower("wire_idle_while_there", self.record.idle_share * 100.0, "%");
-        self.fairness(&mut measured);
+        // From the wire's own log.
+        measured.shares(&self.flows());
         let rtt: Vec<_> = self.loaded.iter().map(|(_, rtt)| *rtt).collect();
-        let idle = median(&self.idle);
-        measured.lower("ping_idle_median", idle, "ms");
-        measured.lower("ping_median", median(&rtt), "ms");
-        measured.lower("ping_p99", quantile(&rtt, 0.99), "ms");
-        measured.lower("ping_added_median", median(&rtt) - idle, "ms");
+        measured.pings(&self.idle, &rtt);
         measured.lower("limit_p99", limit[1] as f64, "bytes");
         measured.lower("in_flight_median", in_flight[0] as f64, "bytes");
         measured.lower("in_flight_p99", in_flight[1] as f64, "bytes");
@@ -109,20 +105,6 @@ impl Seen {
         measured.lower("away_longest", away.2 / 1e3, "ms");
         self.curves(&mut measured, rtt);
         measured
-    }
-
-    /// From the wire's own log: the flows that carry data, second by second.
-    fn fairness(&self, measured: &mut Measured) {
-        let flows = self.flows();
-        let totals: Vec<f64> = flows.iter().map(|flow| flow.iter().sum()).collect();
-        let seconds = flows.iter().map(Vec::len).min().unwrap_or(0);
-        let each: Vec<f64> =
-            (0..seconds).map(|at| jain(&flows.iter().map(|flow| flow[at]).collect::<Vec<_>>())).collect();
-        measured.higher("jain_second_median", median(&each), "");
-        measured.higher("jain_second_p1", quantile(&each, 0.01), "");
-        measured.higher("jain_whole", jain(&totals), "");
-        let (most, least) = (quantile(&totals, 1.0), quantile(&totals, 0.0));
-        measured.lower("most_of_least", most / least, "times");
     }
 
     /// Mbit/s on the wire of each flow with data in whole seconds; the others are iperf3's own and the pings.

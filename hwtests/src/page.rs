@@ -210,7 +210,8 @@ fn remarks(case: &CaseRecord) -> Vec<String> {
     let failed = case.failures.iter().map(|why| format!("run {why}"));
     let counters: Vec<_> = case.counters.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let counters = (!counters.is_empty()).then(|| format!("counted: {}", counters.join(", ")));
-    absent.chain(failed).chain(case.notes.iter().cloned()).chain(counters).collect()
+    let ports = case.ports.iter().map(ToString::to_string);
+    absent.chain(failed).chain(case.notes.iter().cloned()).chain(ports).chain(counters).collect()
 }
 
 #[cfg(test)]

@@ -15,5 +15,6 @@ mod archive;
 pub mod image;
 pub mod machine;
 pub mod path;
+pub mod pci;
 pub mod probe;
 pub mod rig;

@@ -1,11 +1,14 @@
 //! What a campaign leaves: figures, verdicts, and everything that it takes to repeat and to judge them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::process::Command;
 
-use serde::Serialize;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
+use crate::netns::Netns;
 use crate::process::run;
 use crate::report::{Better, Report};
 use crate::rig::Rig;
@@ -80,6 +83,8 @@ pub struct CaseRecord {
     pub commands: Vec<String>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// The ports of the first run, and their links.
+    pub ports: Vec<PortRecord>,
     /// Sums of weir's counters over the runs.
     pub counters: BTreeMap<String, u64>,
     /// Curves of the first run.
@@ -88,6 +93,76 @@ pub struct CaseRecord {
     /// Samples of all runs.
     #[serde(skip)]
     pub samples: Vec<Samples>,
+}
+
+/// A port and its link, as its driver tells of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRecord {
+    /// DPDK's name of it, or the kernel's.
+    pub device: String,
+    /// The driver.
+    pub driver: String,
+    /// Version of the card's firmware.
+    #[serde(default)]
+    pub firmware: Option<String>,
+    /// Whether frames pass.
+    pub link_up: bool,
+    /// Mbit/s.
+    pub speed_mbps: Option<u32>,
+    /// Full duplex.
+    #[serde(default)]
+    pub full_duplex: Option<bool>,
+    /// Speed and duplex were negotiated.
+    #[serde(default)]
+    pub autoneg: Option<bool>,
+}
+
+impl PortRecord {
+    /// A port of the kernel's inside a namespace, as ethtool(8) tells of it.
+    ///
+    /// # Errors
+    /// There is no ethtool, or it knows nothing of the interface.
+    pub fn of_kernel(netns: &Netns, interface: &str) -> Result<Self> {
+        let tell = |arguments: &[&str]| run(netns.command("ethtool").args(arguments).arg(interface));
+        Ok(Self::read(interface, &tell(&["-i"])?, &tell(&[])?))
+    }
+
+    fn read(interface: &str, driver: &str, link: &str) -> Self {
+        let value = |text: &str, key: &str| {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix(':'));
+            line.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty() && value != "N/A")
+        };
+        Self {
+            device: interface.to_owned(),
+            driver: value(driver, "driver").unwrap_or_default() + ", Linux",
+            firmware: value(driver, "firmware-version"),
+            link_up: value(link, "Link detected").is_some_and(|detected| detected == "yes"),
+            speed_mbps: value(link, "Speed").and_then(|speed| speed.strip_suffix("Mb/s")?.parse().ok()),
+            full_duplex: value(link, "Duplex").map(|duplex| duplex == "Full"),
+            autoneg: value(link, "Auto-negotiation").map(|state| state == "on"),
+        }
+    }
+}
+
+impl fmt::Display for PortRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, driver, firmware, link_up, speed_mbps, full_duplex, autoneg } = self;
+        write!(f, "port {device} ({driver}): link {}, ", if *link_up { "up" } else { "down" })?;
+        match speed_mbps {
+            Some(speed) => write!(f, "{speed} Mbit/s")?,
+            None => f.write_str("speed unknown")?,
+        }
+        if let Some(full) = full_duplex {
+            write!(f, ", {} duplex", if *full { "full" } else { "half" })?;
+        }
+        if let Some(negotiated) = autoneg {
+            f.write_str(if *negotiated { ", negotiated" } else { ", not negotiated" })?;
+        }
+        match firmware {
+            Some(firmware) => write!(f, "; firmware {firmware}"),
+            None => f.write_str("; no firmware told"),
+        }
+    }
 }
 
 /// A value over all repeats.
@@ -162,5 +237,22 @@ impl Environment {
             tools: [version("iperf3", &["--version"]), version("ping", &["-V"]), version("ip", &["-V"])]
                 .into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ethtool_is_read() {
+        let driver = "driver: igb\nversion: 6.12.1\nfirmware-version: 0. 6-1\nexpansion-rom-version: \n";
+        let link = "Settings for eth1:\n\tSupported ports: [ TP ]\n\tSpeed: 1000Mb/s\n\tDuplex: Full\n\
+                    \tAuto-negotiation: on\n\tLink detected: yes\n";
+        let port = PortRecord::read("eth1", driver, link);
+        let said = "port eth1 (igb, Linux): link up, 1000 Mbit/s, full duplex, negotiated; firmware 0. 6-1";
+        assert_eq!(port.to_string(), said);
+        let unknown = PortRecord::read("eth1", "driver: veth\nfirmware-version: \n", "\tSpeed: Unknown!\n");
+        assert_eq!((unknown.firmware, unknown.speed_mbps, unknown.link_up), (None, None, false));
     }
 }

@@ -9,6 +9,7 @@ pub mod gso_split;
 pub mod late_completion;
 pub mod latency;
 pub mod link_flap;
+pub mod path;
 pub mod probe;
 pub mod rate_steps;
 pub mod soak;
@@ -23,8 +24,11 @@ use serde::Serialize;
 use crate::clock::Interrupt;
 use crate::forwarder::Counters;
 use crate::model::Plan;
+use crate::ns3;
+use crate::record::PortRecord;
 use crate::report::Better;
 use crate::rig::{Kind, Rig, has_program};
+use crate::stats::{jain, median, quantile};
 
 /// One experiment.
 pub struct Scenario {
@@ -81,6 +85,8 @@ pub enum With {
     Testpmd,
     /// The kernel's own discipline in User-Mode Linux, on the same traffic: arguments of `tc`, DEV for the interface.
     Kernel(&'static [&'static str]),
+    /// ns-3's own FqCoDel and TCP, in simulated time.
+    Ns3(ns3::Plan),
     /// Something that this machine can never have by itself: why, and how to get it.
     Absent(&'static str),
 }
@@ -101,6 +107,8 @@ pub struct Run<'a> {
     pub allowed_ports: &'a [String],
     /// Ends the run.
     pub interrupt: &'a Interrupt,
+    /// Filled in by whoever opens ports.
+    pub ports: Vec<PortRecord>,
     /// Tells the user what goes on.
     pub say: &'a mut dyn FnMut(&str),
 }
@@ -234,6 +242,7 @@ impl With {
             Self::Weir { .. } | Self::Model(_) | Self::Bare => None,
             Self::Testpmd => absent("dpdk-testpmd", "dpdk"),
             Self::Kernel(_) => absent("linux.uml", "user-mode-linux"),
+            Self::Ns3(_) => ns3::missing(),
             Self::Absent(why) => Some((*why).to_owned()),
         }
     }
@@ -247,6 +256,7 @@ impl With {
             Self::Bare => "nothing in between".into(),
             Self::Testpmd => "dpdk-testpmd, io mode: not shaped".into(),
             Self::Kernel(tc) => format!("User-Mode Linux, both ends: tc {}", tc.join("; tc ")),
+            Self::Ns3(plan) => format!("ns-3: FqCoDel, {plan}"),
             Self::Absent(_) => "not run".into(),
         }
     }
@@ -295,6 +305,27 @@ impl Measured {
         self.values.push(Value { name: name.into(), value, unit, better: Better::Lower });
     }
 
+    /// Adds what streams had of the link, each second by second in Mbit/s.
+    pub fn shares(&mut self, streams: &[Vec<f64>]) {
+        let totals: Vec<f64> = streams.iter().map(|seconds| seconds.iter().sum()).collect();
+        let seconds = streams.iter().map(Vec::len).min().unwrap_or(0);
+        let second = |at: usize| jain(&streams.iter().map(|stream| stream[at]).collect::<Vec<_>>());
+        let each: Vec<f64> = (0..seconds).map(second).collect();
+        self.higher("jain_second_median", median(&each), "");
+        self.higher("jain_second_p1", quantile(&each, 0.01), "");
+        self.higher("jain_whole", jain(&totals), "");
+        self.lower("most_of_least", quantile(&totals, 1.0) / quantile(&totals, 0.0), "times");
+    }
+
+    /// Adds round trips in ms, without load and under it.
+    pub fn pings(&mut self, idle: &[f64], loaded: &[f64]) {
+        let (idle, middle) = (median(idle), median(loaded));
+        self.lower("ping_idle_median", idle, "ms");
+        self.lower("ping_median", middle, "ms");
+        self.lower("ping_p99", quantile(loaded, 0.99), "ms");
+        self.lower("ping_added_median", middle - idle, "ms");
+    }
+
     /// Adds a value of which more is better.
     pub fn higher(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         self.values.push(Value { name: name.into(), value, unit, better: Better::Higher });
@@ -314,6 +345,7 @@ pub fn all() -> Vec<&'static Scenario> {
         &rate_steps::SCENARIO,
         &link_flap::SCENARIO,
         &probe::SCENARIO,
+        &path::SCENARIO,
         &soak::SCENARIO,
     ]
 }

@@ -32,21 +32,31 @@ pub struct Seen {
     pub loaded: Loaded,
 }
 
-/// Runs `streams` TCP streams each way with pings of `classes`, over a veth pair with the discipline that `tc` makes on
-/// both ends (`DEV` stands for the interface).
+/// TCP streams and pings inside the guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Traffic<'a> {
+    /// Of the pings.
+    pub classes: &'a [Class],
+    /// TCP streams up.
+    pub up: u32,
+    /// TCP streams down at the same time.
+    pub down: u32,
+}
+
+/// Runs `traffic` over a veth pair with the discipline that `tc` makes on both ends (`DEV` stands for the interface).
 ///
 /// # Errors
 /// The guest does not boot, or prints something else.
-pub fn tcp_both_ways(run: &mut Run<'_>, tc: &[&str], classes: &[Class], streams: u32) -> Result<Seen> {
+pub fn tcp(run: &mut Run<'_>, tc: &[&str], traffic: Traffic<'_>) -> Result<Seen> {
     (run.say)("booting User-Mode Linux");
     let modules = modules()?;
     let folder = fs::canonicalize(run.folder).context("cannot find the run's folder")?;
     let script = folder.join(format!("{}-init.sh", run.case.name));
-    let text = init(&modules, tc, classes, streams, run.seconds);
+    let text = init(&modules, tc, traffic, run.seconds);
     fs::write(&script, text).with_context(|| format!("cannot write {}", script.display()))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     let lines = boot(run, &script)?;
-    read(&lines, classes, run.seconds)
+    read(&lines, traffic, run.seconds)
         .with_context(|| format!("User-Mode Linux printed something else; its init: {}", script.display()))
 }
 
@@ -83,7 +93,8 @@ fn modules() -> Result<PathBuf> {
     Ok(version.path().join("kernel"))
 }
 
-fn init(modules: &Path, tc: &[&str], classes: &[Class], streams: u32, seconds: u32) -> String {
+fn init(modules: &Path, tc: &[&str], traffic: Traffic<'_>, seconds: u32) -> String {
+    let Traffic { classes, up, down } = traffic;
     let shape: String = [("a", "va"), ("b", "vb")]
         .iter()
         .flat_map(|(netns, device)| {
@@ -99,8 +110,19 @@ fn init(modules: &Path, tc: &[&str], classes: &[Class], streams: u32, seconds: u
         .collect();
     let shown: String =
         classes.iter().map(|class| format!("echo '=== ping {0}'; cat /run/ping.{0}\n", class.name)).collect();
-    let load =
-        format!("--congestion {CONGESTION} --parallel {streams} --time {seconds} --omit {OMIT} --json");
+    let load = format!("--congestion {CONGESTION} --time {seconds} --omit {OMIT} --json");
+    let client = |netns, peer, streams, name| match streams {
+        0 => String::new(),
+        _ => format!(
+            "ip netns exec {netns} iperf3 --client {peer} --parallel {streams} {load} >/run/{name}.json &\n{name}=$!\n"
+        ),
+    };
+    let (up, down) = (client("a", "192.0.2.2", up, "up"), client("b", "192.0.2.1", down, "down"));
+    let (waits, results): (String, String) = [(&up, "up"), (&down, "down")]
+        .iter()
+        .filter(|(client, _)| !client.is_empty())
+        .map(|(_, name)| (format!(" ${name}"), format!("echo '=== {name}'; cat /run/{name}.json\n")))
+        .unzip();
     format!(
         "#!/bin/sh\n# Written by hwtests: init of a User-Mode Linux.\n\
          export PATH=/usr/sbin:/usr/bin:/sbin:/bin TMPDIR=/run LC_ALL=C\n\
@@ -117,10 +139,8 @@ fn init(modules: &Path, tc: &[&str], classes: &[Class], streams: u32, seconds: u
          echo \"=== idle $(date +%s.%N)\"; sleep {1}; echo \"=== load $(date +%s.%N)\"\n\
          ip netns exec b iperf3 --server --one-off >/dev/null &\n\
          ip netns exec a iperf3 --server --one-off >/dev/null &\nsleep 0.3\n\
-         ip netns exec a iperf3 --client 192.0.2.2 {load} >/run/up.json &\nup=$!\n\
-         ip netns exec b iperf3 --client 192.0.2.1 {load} >/run/down.json\nwait $up\n\
-         killall -INT ping 2>/dev/null || pkill -INT ping\nsleep 0.2\n\
-         echo '=== up'; cat /run/up.json; echo '=== down'; cat /run/down.json\n{shown}\
+         {up}{down}wait{waits}\n\
+         killall -INT ping 2>/dev/null || pkill -INT ping\nsleep 0.2\n{results}{shown}\
          echo '=== tc'; ip netns exec a tc -s qdisc show dev va\n\
          echo '=== end'\necho o >/proc/sysrq-trigger\nsleep 5\n",
         modules.display(),
@@ -128,7 +148,8 @@ fn init(modules: &Path, tc: &[&str], classes: &[Class], streams: u32, seconds: u
     )
 }
 
-fn read(lines: &[String], classes: &[Class], seconds: u32) -> Result<Seen> {
+fn read(lines: &[String], traffic: Traffic<'_>, seconds: u32) -> Result<Seen> {
+    let Traffic { classes, up, down } = traffic;
     let lines: Vec<&str> = lines.iter().map(|line| line.trim_end_matches('\r')).collect();
     let stamp = |name: &str| -> Result<f64> {
         let line = lines.iter().find_map(|line| line.strip_prefix(&format!("=== {name} ")));
@@ -140,7 +161,9 @@ fn read(lines: &[String], classes: &[Class], seconds: u32) -> Result<Seen> {
         Ok(lines[from + 1..].iter().take_while(|line| !line.starts_with("=== ")).copied().collect())
     };
     section("end")?;
-    let received = |name: &str| Received::parse(&section(name)?.join("\n"));
+    let ways = [("up", up), ("down", down)].into_iter().filter(|(_, streams)| *streams > 0);
+    let received = ways.map(|(name, _)| Received::parse(&section(name)?.join("\n")));
+    let received = received.collect::<Result<Vec<_>>>()?;
     let (idle, load) = (stamp("idle")?, stamp("load")?);
     let from = load + START + f64::from(OMIT);
     let pings = |class: &Class| -> Result<(Class, Vec<Sample>)> {
@@ -150,11 +173,7 @@ fn read(lines: &[String], classes: &[Class], seconds: u32) -> Result<Seen> {
     Ok(Seen {
         answers: Answers::new(classes.iter().map(pings).collect::<Result<_>>()?),
         idle: idle..load,
-        loaded: Loaded {
-            span: from..from + f64::from(seconds),
-            received: vec![received("up")?, received("down")?],
-            link: [f64::NAN; 2],
-        },
+        loaded: Loaded { span: from..from + f64::from(seconds), received, link: [f64::NAN; 2] },
     })
 }
 
@@ -187,19 +206,24 @@ mod tests {
              === tc\r\nqdisc cake\r\n=== end\r\nreboot: Power down"
         );
         let lines: Vec<_> = console.split('\n').map(str::to_owned).collect();
-        let seen = read(&lines, &[BEST_EFFORT, EF], 4).unwrap();
+        let traffic = |classes| Traffic { classes, up: 4, down: 4 };
+        let seen = read(&lines, traffic(&[BEST_EFFORT, EF]), 4).unwrap();
         assert_eq!((seen.idle, seen.loaded.received[1].total), (100.0..102.0, 9e7));
         assert_eq!(seen.answers.within("be", &seen.loaded.span), [2.0]);
-        let error = read(&lines[..3], &[BEST_EFFORT], 4).unwrap_err().to_string();
+        let error = read(&lines[..3], traffic(&[BEST_EFFORT]), 4).unwrap_err().to_string();
         assert!(error.contains("=== end"), "{error}");
     }
 
     #[test]
     fn both_ends_are_shaped() {
-        let text = init(Path::new("/m"), &["qdisc add dev DEV root cake"], &[EF], 4, 8);
+        let traffic = Traffic { classes: &[EF], up: 4, down: 0 };
+        let text = init(Path::new("/m"), &["qdisc add dev DEV root cake"], traffic, 8);
         assert!(text.contains(
             "exec a tc qdisc add dev va root cake\nip netns exec b tc qdisc add dev vb root cake\n"
         ));
-        assert!(text.contains("-Q 184 ") && text.contains("--parallel 4 --time 8 --omit 2"));
+        assert!(
+            text.contains("-Q 184 ") && text.contains("--parallel 4 --congestion cubic --time 8 --omit 2")
+        );
+        assert!(text.contains("wait $up\n") && !text.contains("down"), "nothing goes down");
     }
 }

@@ -1,5 +1,5 @@
-//! The rig `qemu-igb` takes everything away again, whenever it is stopped. Needs what `.ci/setup-vm` installs, and the
-//! release binaries: `make vm` runs it.
+//! The rig `qemu-igb` takes everything away again, whenever it is stopped; the rig `pci` gives its ports back, in a
+//! machine. Needs what `.ci/setup-vm` installs, and the release binaries: `make vm` runs it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 use std::fs;
@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hwtests::clock::{nap, now};
+use hwtests::clock::{Interrupt, nap, now};
+use hwtests::qemu::pci::pci;
+use hwtests::qemu::rig::Paths;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Marks every process that a run under test starts: the environment is inherited.
@@ -18,13 +20,19 @@ const MARK: &str = "HWTESTS_MACHINE";
 #[test]
 #[ignore = "needs QEMU and a kernel: make vm"]
 fn a_stopped_run_leaves_neither_machine_nor_files() {
-    let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/vm");
+    let Paths { programs, cache } = paths();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let mark = format!("{MARK}={}-{}", std::process::id(), signal.as_raw());
         let (key, value) = mark.split_once('=').unwrap();
-        let mut run = Command::new(env!("CARGO_BIN_EXE_qemu-igb"))
-            .args(["probe", "--cache", cache.to_str().unwrap(), "--programs"])
-            .arg(cache.with_file_name("release"))
+        let mut run = Command::new(programs.join("hwtests"))
+            .args([
+                "run",
+                "probe",
+                "--rig",
+                "qemu-igb",
+                "--out",
+                concat!(env!("CARGO_TARGET_TMPDIR"), "/machine"),
+            ])
             .env(key, value)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -32,7 +40,7 @@ fn a_stopped_run_leaves_neither_machine_nor_files() {
             .unwrap();
         let mut errors = BufReader::new(run.stderr.take().unwrap());
         let mut line = String::new();
-        while !line.contains("hub") {
+        while !line.contains("weir probe") {
             line.clear();
             assert_ne!(errors.read_line(&mut line).unwrap(), 0, "it ended before the machine ran");
         }
@@ -53,6 +61,37 @@ fn a_stopped_run_leaves_neither_machine_nor_files() {
         }
         assert!(!is_alive(&mark), "QEMU outlives signal {}", signal.as_raw());
     }
+}
+
+#[test]
+#[ignore = "needs QEMU and a kernel: make vm"]
+fn a_taken_port_goes_back_to_the_kernel_however_a_run_ends() {
+    let stages = pci(&paths(), &mut |line| eprintln!("{line}"), &Interrupt::install().unwrap()).unwrap();
+    for (stage, status, says) in [
+        ("refused", 1, "carries the address 192.0.2.9/24"),
+        ("burst", 0, "drain 256"),
+        ("failed", 1, "no port"),
+        ("TERM", 128 + 15, "everything it made is gone"),
+        ("KILL", 128 + 9, "frames at once"),
+        ("probe", 0, "splitter identical"),
+    ] {
+        let report = &stages[stage];
+        assert!(report.contains(says), "{stage}: {report}");
+        let expected = format!("status {status}\nport igb, peer igb\noverride (null)\n");
+        assert!(report.starts_with(&expected), "{stage}: {report}");
+        // IFF_UP, as before; where nobody is left to do it, the kernel brings the peer back down.
+        let up = if stage == "KILL" { "peer flags 0x1002\n" } else { "peer flags 0x1003\n" };
+        assert!(report.contains(up), "{stage}: {report}");
+    }
+    let page = &stages["burst.md"];
+    assert!(page.contains("(net_e1000_igb): link up, 1000 Mbit/s, full duplex"), "{page}");
+    assert!(page.contains("(igb, Linux): link up, 1000 Mbit/s, full duplex"), "{page}");
+}
+
+/// The programs as `make build` leaves them.
+fn paths() -> Paths {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").canonicalize().unwrap();
+    Paths { programs: target.join("release"), cache: target.join("vm") }
 }
 
 fn is_alive(mark: &str) -> bool {

@@ -1,5 +1,6 @@
 //! The file's tree against the schema: every key that is unknown, missing, of the wrong type or out of range.
 
+use std::net::IpAddr;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -119,6 +120,11 @@ fn leaf(kind: Kind, value: &DeValue<'_>) -> Verdict {
             let odd = items.iter().find(|item| !matches!(item.get_ref(), DeValue::String(_)));
             odd.map_or(Ok(()), |item| wrong_element(item.get_ref()))
         }
+        (Kind::Hosts, DeValue::Array(items)) => items.iter().try_for_each(|item| match item.get_ref() {
+            DeValue::String(host) if is_host(host) => Ok(()),
+            DeValue::String(_) => Err(unreadable("a host is a name or an address alone".to_owned())),
+            other => wrong_element(other),
+        }),
         (Kind::Cpus, DeValue::Array(items)) if !items.is_empty() => {
             items.iter().try_for_each(|item| match item.get_ref() {
                 DeValue::Integer(_) => in_range(number(item.get_ref()), 0, schema::CPU_MAX),
@@ -166,13 +172,19 @@ fn word(kind: Kind, text: &str) -> Verdict {
         Kind::Selector => file::Selector::try_from(owned).map(drop).map_err(unreadable),
         Kind::Prefix => file::Prefix::try_from(owned).map(drop).map_err(unreadable),
         Kind::Dscp => words::dscp(text).map(drop).ok_or((Mistake::UnknownWord, None)),
+        Kind::Address => file::Listen::try_from(owned).map(drop).map_err(unreadable),
+        Kind::File => file::Path::try_from(owned).map(drop).map_err(unreadable),
         Kind::Tc => tc::check(text).map_err(unreadable),
         Kind::Number(..) if text.trim().parse::<i64>().is_ok() => {
             Err((Mistake::WrongType { found: "a string" }, Some("remove the quotes".to_owned())))
         }
-        Kind::Flag | Kind::Number(..) | Kind::Strings | Kind::Cpus | Kind::Table(_) | Kind::Tables(_) => {
-            Err((Mistake::WrongType { found: "a string" }, None))
-        }
+        Kind::Flag
+        | Kind::Number(..)
+        | Kind::Strings
+        | Kind::Hosts
+        | Kind::Cpus
+        | Kind::Table(_)
+        | Kind::Tables(_) => Err((Mistake::WrongType { found: "a string" }, None)),
     }
 }
 
@@ -232,6 +244,13 @@ fn device_error(reason: String) -> (Mistake, Option<String>) {
 fn is_name(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
     (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}
+
+/// Whether `text` is what a browser puts before the port of a URL, without brackets.
+fn is_host(text: &str) -> bool {
+    let is_name = (1..=253).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    is_name || text.parse::<IpAddr>().is_ok()
 }
 
 /// The discipline that a direction's keys must belong to; nothing if it is none that is known.

@@ -14,6 +14,7 @@ use crate::file::{self, FlagOrWord, TextOr};
 use crate::model::{self, ETHER_HEADER};
 use crate::{device, eal, tc, units};
 
+mod api;
 mod cake;
 
 /// Converts a file whose keys were found right one by one. What does not fit together is reported; the
@@ -32,7 +33,8 @@ pub(crate) fn convert(file: file::File, findings: &mut Findings<'_>) -> model::C
         Some(file::Poll::Busy) => model::Poll::Busy,
         Some(file::Poll::Adaptive) | None => model::Poll::Adaptive,
     };
-    model::Config { eal: model::Eal { args, lcores }, engine: model::Engine { poll }, links }
+    let api = api::api(file.api, findings);
+    model::Config { eal: model::Eal { args, lcores }, engine: model::Engine { poll }, api, links }
 }
 
 /// What links have taken so far, and where.

@@ -1,6 +1,7 @@
 //! A configuration with all its defaults, written out: as a file that can be read back, and for the eye.
 
 use std::fmt::{self, Write as _};
+use std::path::PathBuf;
 
 use shaper::flow::rules::{Prefix, Rule};
 use shaper::gso::Split;
@@ -9,8 +10,8 @@ use shaper::qdisc::{self, cake, fq_codel};
 use shaper::rate::{Framing, Overhead};
 use toml::Value;
 
-use crate::file::{AUTO, UNLIMITED};
-use crate::model::{Config, Direction, Link, Port};
+use crate::file::{AUTO, NONE, OFF, UNLIMITED};
+use crate::model::{Api, Config, Direction, Link, Port};
 use crate::schema::{CAKE, FIFO, FQ_CODEL};
 use crate::tc;
 use crate::units::{rate, size, time};
@@ -41,7 +42,26 @@ impl Config {
             writeln!(out, "lcores = {{ main = {}, workers = {:?} }}", lcores.main, lcores.workers)?;
         }
         writeln!(out, "\n[engine]\npoll = \"{}\"", self.engine.poll.name())?;
+        self.api.write_toml(out)?;
         self.links.iter().try_for_each(|link| link.write_toml(out))
+    }
+}
+
+impl Api {
+    fn write_toml(&self, out: &mut String) -> fmt::Result {
+        let file = |path: Option<&PathBuf>| {
+            quote(&path.map_or_else(|| NONE.to_owned(), |path| path.display().to_string()))
+        };
+        writeln!(out, "\n[api]\nlisten = {}", quote(&self.listen_text()))?;
+        writeln!(out, "token-file = {}", file(self.token_file.as_ref()))?;
+        writeln!(out, "tls-cert = {}", file(self.tls_cert.as_ref()))?;
+        writeln!(out, "tls-key = {}", file(self.tls_key.as_ref()))?;
+        let hosts: Vec<_> = self.allow_hosts.iter().map(|host| quote(host)).collect();
+        writeln!(out, "allow-hosts = [{}]", hosts.join(", "))
+    }
+
+    fn listen_text(&self) -> String {
+        self.listen.map_or_else(|| OFF.to_owned(), |address| address.to_string())
     }
 }
 
@@ -278,6 +298,7 @@ impl fmt::Display for Config {
             None => writeln!(f, "        lcores: what the affinity allows")?,
         }
         writeln!(f, "engine  poll {}", self.engine.poll.name())?;
+        writeln!(f, "api     listen {}", self.api.listen_text())?;
         self.links.iter().try_for_each(|link| write!(f, "{link}"))
     }
 }

@@ -125,6 +125,12 @@ pub enum Mistake {
     /// A value that must be above another's.
     #[error("is not above {0}")]
     NotAbove(String),
+    /// A key that is of no use without this one.
+    #[error("is nothing without {0}")]
+    Without(&'static str),
+    /// An address that others can reach, without what keeps strangers out.
+    #[error("can be reached from other machines, and lacks {0}")]
+    Exposed(String),
     /// One CPU named twice.
     #[error("CPU {0} is named twice")]
     CpuTwice(i64),
@@ -171,6 +177,9 @@ pub enum Concern {
     /// A bound of a governor that is off.
     #[error("has no effect with complete-on = \"submit\"")]
     WithoutGovernor,
+    /// A setting of a server that does not listen.
+    #[error("has no effect without listen")]
+    WithoutListen,
     /// A mark that chooses nothing.
     #[error("mark = {0:#x} chooses no tin, as fwmark is {1:#x}")]
     MarkIgnored(u32, u32),

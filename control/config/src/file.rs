@@ -5,7 +5,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
@@ -28,6 +29,8 @@ pub(crate) struct File {
     pub(crate) eal: Eal,
     #[serde(default)]
     pub(crate) engine: Engine,
+    #[serde(default)]
+    pub(crate) api: Api,
     #[serde(default)]
     pub(crate) link: Vec<Spanned<Link>>,
 }
@@ -58,6 +61,16 @@ pub(crate) struct Engine {
 pub(crate) enum Poll {
     Adaptive,
     Busy,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Api {
+    pub(crate) listen: Option<Spanned<Listen>>,
+    pub(crate) token_file: Option<Spanned<Path>>,
+    pub(crate) tls_cert: Option<Spanned<Path>>,
+    pub(crate) tls_key: Option<Spanned<Path>>,
+    pub(crate) allow_hosts: Option<Spanned<Vec<String>>>,
 }
 
 #[derive(Debug, serde::Deserialize)]
@@ -174,6 +187,16 @@ pub(crate) enum TextOr<T> {
     Table(Box<T>),
 }
 
+/// An address and a port, or `off`.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Listen(pub(crate) Option<SocketAddr>);
+
+/// A file with its whole path, or `none`.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Path(pub(crate) Option<PathBuf>);
+
 /// A rate, or `unlimited`.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(try_from = "String")]
@@ -254,6 +277,32 @@ impl TryFrom<String> for Span {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
         units::parse_time(&text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl TryFrom<String> for Listen {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            OFF => Ok(Self(None)),
+            text => {
+                text.parse().map(|address| Self(Some(address))).map_err(|_| match text.parse::<IpAddr>() {
+                    Ok(_) => "the port is missing".to_owned(),
+                    Err(_) => "it is no address with a port; names are not looked up".to_owned(),
+                })
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Path {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            NONE => Ok(Self(None)),
+            text if text.starts_with('/') => Ok(Self(Some(PathBuf::from(text)))),
+            _ => Err("it does not begin with /, and weir may be started from anywhere".to_owned()),
+        }
     }
 }
 
@@ -447,6 +496,9 @@ impl TryFrom<&TextOr<Port>> for device::Device {
         })
     }
 }
+
+/// No file.
+pub(crate) const NONE: &str = "none";
 
 /// No shaping, or no bound.
 pub(crate) const UNLIMITED: &str = "unlimited";

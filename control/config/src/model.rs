@@ -8,6 +8,9 @@ use shaper::rate::Overhead;
 use shaper::time::Duration;
 use shaper::units::Rate;
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use crate::device::Device;
 
 /// A whole configuration. Every value is within the range that the schema gives.
@@ -17,6 +20,8 @@ pub struct Config {
     pub eal: Eal,
     /// The poll loop.
     pub engine: Engine,
+    /// HTTP over TCP.
+    pub api: Api,
     /// At least one; names and devices are unique.
     pub links: Vec<Link>,
 }
@@ -37,6 +42,22 @@ pub struct Lcores {
     pub main: u32,
     /// CPUs of the workers, at least one.
     pub workers: Vec<u32>,
+}
+
+/// HTTP over TCP. An address that others can reach comes with a token and TLS; with either file of TLS
+/// comes the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Api {
+    /// Where to listen; none: nowhere.
+    pub listen: Option<SocketAddr>,
+    /// The file that holds the token.
+    pub token_file: Option<PathBuf>,
+    /// The file of the certificate, and of those that vouch for it.
+    pub tls_cert: Option<PathBuf>,
+    /// The file of its private key.
+    pub tls_key: Option<PathBuf>,
+    /// Names of this machine in a Host header, beside those that it has anyway.
+    pub allow_hosts: Vec<String>,
 }
 
 /// The poll loop.

@@ -12,8 +12,10 @@ use shaper::units::Rate;
 
 use crate::units;
 
+mod api;
 mod direction;
 
+pub use api::API;
 pub use direction::{DIRECTION, RTT_PRESETS, RULE};
 
 /// One key of a table.
@@ -85,6 +87,12 @@ pub enum Kind {
     Dscp,
     /// A discipline and its options as on tc's command line.
     Tc,
+    /// An address and a port to listen on, or `"off"`.
+    Address,
+    /// A file with its whole path, or `"none"`.
+    File,
+    /// An array of host names and addresses.
+    Hosts,
     /// An array of strings.
     Strings,
     /// An array of CPU numbers, at least one.
@@ -121,10 +129,12 @@ pub static ROOT: Table = Table {
     keys: &[
         table("eal", Kind::Table(&EAL), "{}", "DPDK's environment: memory and lcores."),
         table("engine", Kind::Table(&ENGINE), "{}", "The poll loop."),
+        table("api", Kind::Table(&API), "{}", "HTTP over TCP, beside the unix socket."),
         table("link", Kind::Tables(&LINK), "at least one", "One [[link]] for each pair of ports."),
     ],
     hints: &[
         ("links", "write [[link]], once for each link"),
+        ("http", "write [api]"),
         ("qdisc", "it belongs into up and down of a [[link]]"),
     ],
 };
@@ -465,6 +475,9 @@ impl fmt::Display for Kind {
             Kind::Prefix => f.write_str("a prefix such as \"10.1.0.0/16\" or \"2001:db8::/32\""),
             Kind::Dscp => f.write_str("a bare whole number from 0 to 63, or a name such as \"EF\", \"AF41\", \"CS1\", \"LE\""),
             Kind::Tc => f.write_str("\"cake ...\", \"fq_codel ...\" or \"pfifo ...\" with the options of tc-cake(8), tc-fq_codel(8), tc-pfifo(8)"),
+            Kind::Address => f.write_str("an address and a port such as \"127.0.0.1:9118\" or \"[::1]:9118\", or \"off\""),
+            Kind::File => f.write_str("a file with its whole path such as \"/etc/weir/token\", or \"none\""),
+            Kind::Hosts => f.write_str("an array of host names or addresses, without scheme, port or path"),
             Kind::Strings => f.write_str("an array of strings"),
             Kind::Cpus => write!(f, "an array of at least one CPU number from 0 to {CPU_MAX}"),
             Kind::Table(t) => write!(f, "a table with {}", names(t)),
@@ -487,7 +500,7 @@ impl fmt::Display for Change {
 
 impl fmt::Display for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for table in [&EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION, &RULE] {
+        for table in [&EAL, &LCORES, &ENGINE, &API, &LINK, &PORT, &DIRECTION, &RULE] {
             if f.alternate() { table.markdown(f)? } else { table.plain(f)? }
         }
         Ok(())

@@ -3,9 +3,9 @@
 //! All of a change is checked before anything is touched; what needs a restart is refused by name. Then
 //! the line changes, or goes back, whole. Whatever happens is noted in the history.
 
+use crate::api::desk::{Done, Refusal, Request, Setting, Why};
 use crate::check::load;
-use crate::command::{Answer, Request};
-use crate::history::History;
+use crate::events::{Event, Events, Kind};
 use crate::observe::Instance;
 use crate::plan::plan;
 use crate::say::complain;
@@ -16,8 +16,10 @@ use config::model::{self, Config, Offload};
 use config::schema::Change;
 use engine::line::Line;
 use engine::pool;
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toml::{Table, Value};
 
@@ -27,17 +29,23 @@ pub struct Live {
     file: PathBuf,
     /// What memory was allocated for.
     started: Config,
-    current: Config,
+    current: Arc<Config>,
     secret: [u8; 16],
-    history: History,
+    events: Events,
     generation: u64,
     reverts: Vec<Revert>,
 }
 
-/// A value that is set back.
+/// Values that are set back together.
 #[derive(Debug)]
 struct Revert {
     at: Instant,
+    values: Vec<Held>,
+}
+
+/// A value that was set for a time.
+#[derive(Debug)]
+struct Held {
     path: Vec<String>,
     before: Option<Value>,
     set: Option<Value>,
@@ -54,25 +62,46 @@ pub struct Running<'a> {
 impl Live {
     /// Runs by `config` of this file now.
     pub fn new(file: PathBuf, config: Config, secret: [u8; 16]) -> Self {
-        let (started, current) = (config.clone(), config);
-        let (history, reverts) = (History::default(), Vec::new());
-        Self { file, started, current, secret, history, generation: 0, reverts }
+        let (started, current) = (config.clone(), Arc::new(config));
+        let (events, reverts) = (Events::default(), Vec::new());
+        Self { file, started, current, secret, events, generation: 0, reverts }
+    }
+
+    /// What runs now.
+    pub fn config(&self) -> Arc<Config> {
+        self.current.clone()
+    }
+
+    /// Which change that came with; 0 at the start.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// What has happened.
+    pub fn events(&self) -> Arc<VecDeque<Event>> {
+        self.events.kept()
+    }
+
+    /// Notes something that nobody asked for.
+    pub fn note(&mut self, kind: Kind, text: &str) {
+        self.events.note(kind, self.generation, text);
     }
 
     /// Does what a client asks for.
-    pub fn carry_out(&mut self, running: &mut Running<'_>, request: Request, who: &str) -> Answer {
-        let done = match request {
-            Request::Reload { dry_run } => self.reload(running, &format!("{who}, weir reload"), dry_run),
-            Request::Set { path, value, for_s, dry_run } => {
-                self.set(running, &path, &value, for_s, who, dry_run)
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn carry_out(
+        &mut self,
+        running: &mut Running<'_>,
+        request: &Request,
+        who: &str,
+    ) -> Result<Done, Refusal> {
+        match request {
+            Request::Reload { dry_run } => self.reload(running, &format!("{who}, reload"), *dry_run),
+            Request::Set { settings, span, dry_run } => {
+                self.set(running, settings, span.filter(|_| !dry_run), who, *dry_run)
             }
-            Request::History => {
-                return Answer { history: self.history.entries(), ..Answer::done(String::new()) };
-            }
-        };
-        match done {
-            Ok(text) => Answer::done(text),
-            Err(error) => Answer::refusal(format!("{error:#}")),
         }
     }
 
@@ -80,103 +109,144 @@ impl Live {
     ///
     /// # Errors
     /// It is wrong, needs a restart, or the workers did not take it up.
-    pub fn reload(&mut self, running: &mut Running<'_>, by: &str, dry_run: bool) -> Result<String> {
-        let loaded = load(&self.file).map(|loaded| loaded.config);
-        let done = loaded.and_then(|config| self.change(running, config, by, dry_run));
-        if let (Err(error), false) = (&done, dry_run) {
-            self.history.note(self.generation, by, Vec::new(), Some(format!("{error:#}")));
-        }
-        done
+    pub fn reload(&mut self, running: &mut Running<'_>, by: &str, dry_run: bool) -> Result<Done, Refusal> {
+        let new = load(&self.file).map(|loaded| loaded.config);
+        self.change(running, new, by, dry_run)
     }
 
-    /// Changes one value, for a time if one is given.
+    /// Changes some values, for a time if one is given.
     fn set(
         &mut self,
         running: &mut Running<'_>,
-        path: &str,
-        value: &str,
-        for_s: Option<u64>,
+        settings: &[Setting],
+        span: Option<Duration>,
         who: &str,
         dry_run: bool,
-    ) -> Result<String> {
-        let by = format!("{who}, weir set {path} {value}");
-        let mut tree = self.current.to_tree();
-        let path = self.resolve(path)?;
-        let value = literal(value);
-        let before = replace(&mut tree, &path, Some(value.clone()))?;
-        let done = parsed(&tree).and_then(|config| self.change(running, config, &by, dry_run));
-        match &done {
-            Err(error) if !dry_run => {
-                self.history.note(self.generation, &by, Vec::new(), Some(format!("{error:#}")));
-            }
-            Ok(_) if !dry_run => {
-                // A value that is set again is set back to what was there before the first time.
-                let first = self.reverts.iter().position(|revert| revert.path == path);
-                let before = first.map(|at| self.reverts.remove(at).before).unwrap_or(before);
-                // As it is printed: "0.5Gbit" is "500Mbit" then.
-                let set = find(&self.current.to_tree(), &path).cloned();
-                let revert = |for_s| Revert { at: now() + Duration::from_secs(for_s), path, before, set };
-                self.reverts.extend(for_s.map(revert));
-            }
-            _ => {}
+    ) -> Result<Done, Refusal> {
+        let words: Vec<_> = settings.iter().map(Setting::to_string).collect();
+        let by = format!("{who}, set {}", words.join(", "));
+        let mut values = Vec::new();
+        let new = self.with(settings, &mut values);
+        let mut done = self.change(running, new, &by, dry_run)?;
+        if !dry_run {
+            self.hold(values, span);
         }
-        done.map(|text| match for_s {
-            Some(seconds) if !dry_run => format!("{text}\nto be set back in {seconds} s"),
-            _ => text,
-        })
+        if let Some(span) = span {
+            let _ = write!(done.text, "\nto be set back in {} s", span.as_secs());
+        }
+        Ok(done)
+    }
+
+    /// What runs, with these values in place of the present ones, which go to `values`.
+    fn with(&self, settings: &[Setting], values: &mut Vec<Held>) -> Result<Config> {
+        let mut tree = self.current.to_tree();
+        for Setting { path, value } in settings {
+            let path = self.resolve(path)?;
+            let before = replace(&mut tree, &path, value.clone())?;
+            values.push(Held { path, before, set: None });
+        }
+        parsed(&tree)
+    }
+
+    /// Remembers to set `values` back after `span`. Those that are set again are set back to what was there
+    /// before the first time.
+    fn hold(&mut self, mut values: Vec<Held>, span: Option<Duration>) {
+        let now_set = self.current.to_tree();
+        for value in &mut values {
+            // As it is printed: "0.5Gbit" is "500Mbit" then.
+            value.set = find(&now_set, &value.path).cloned();
+            for revert in &mut self.reverts {
+                let first = revert.values.iter().position(|held| held.path == value.path);
+                if let Some(first) = first.map(|at| revert.values.remove(at)) {
+                    value.before = first.before;
+                }
+            }
+        }
+        self.reverts.retain(|revert| !revert.values.is_empty());
+        self.reverts.extend(span.map(|span| Revert { at: now() + span, values }));
     }
 
     /// Sets back what was set for a time that is over.
     pub fn tend(&mut self, running: &mut Running<'_>) {
         let now = now();
         while let Some(at) = self.reverts.iter().position(|revert| revert.at <= now) {
-            let Revert { path, before, set, .. } = self.reverts.remove(at);
+            let mut values = self.reverts.remove(at).values;
             let mut tree = self.current.to_tree();
-            if find(&tree, &path) != set.as_ref() {
-                // Somebody has changed it since, who knows better.
+            // What somebody has changed since stays: they know better.
+            values.retain(|held| find(&tree, &held.path) == held.set.as_ref());
+            if values.is_empty() {
                 continue;
             }
-            let by = format!("weir set {} --for: its time is over", self.shown(&path));
-            let done = replace(&mut tree, &path, before)
-                .and_then(|_| parsed(&tree))
-                .and_then(|config| self.change(running, config, &by, false));
-            if let Err(error) = done {
-                complain(&format!("weir: {by}: {error:#}"));
-                self.history.note(self.generation, &by, Vec::new(), Some(format!("{error:#}")));
+            let shown: Vec<_> = values.iter().map(|held| self.shown(&held.path)).collect();
+            let by = format!("set {} for a time: its time is over", shown.join(", "));
+            let new = values
+                .into_iter()
+                .try_for_each(|held| replace(&mut tree, &held.path, held.before).map(drop))
+                .and_then(|()| parsed(&tree));
+            if let Err(refusal) = self.change(running, new, &by, false) {
+                complain(&format!("weir: {by}: {refusal}"));
             }
         }
     }
 
-    /// Changes to `new`, or says what that would change.
-    fn change(&mut self, running: &mut Running<'_>, new: Config, by: &str, dry_run: bool) -> Result<String> {
+    /// Changes to `new`, or says what that would change; what comes of it is noted.
+    fn change(
+        &mut self,
+        running: &mut Running<'_>,
+        new: Result<Config>,
+        by: &str,
+        dry_run: bool,
+    ) -> Result<Done, Refusal> {
+        let done = new
+            .map_err(|error| Refusal::wrong(&error))
+            .and_then(|new| self.change_to(running, new, by, dry_run));
+        if let (Err(refusal), false) = (&done, dry_run) {
+            self.events.refused(self.generation, by, &refusal.text);
+        }
+        done
+    }
+
+    fn change_to(
+        &mut self,
+        running: &mut Running<'_>,
+        new: Config,
+        by: &str,
+        dry_run: bool,
+    ) -> Result<Done, Refusal> {
         let differences = diff(&self.current, &new);
+        self.possible(&differences, &new)?;
+        let changes: Vec<_> = differences.iter().map(Difference::to_string).collect();
+        let lines = |intro: String| changes.iter().fold(intro, |text, change| format!("{text}\n  {change}"));
+        let text = if changes.is_empty() {
+            format!("nothing differs from what runs (generation {})", self.generation)
+        } else if dry_run {
+            lines("this would change, without a restart:".to_owned())
+        } else {
+            self.apply(running, &new)
+                .map_err(|error| Refusal { why: Why::Failed, text: format!("{error:#}") })?;
+            self.current = Arc::new(new.clone());
+            running.instance.follow(new);
+            self.events.changed(self.generation, by, changes.clone());
+            let lcores: Vec<_> =
+                running.line.workers().iter().map(|worker| worker.lcore.to_string()).collect();
+            lines(format!("generation {} (lcore {}):", self.generation, lcores.join(", ")))
+        };
+        Ok(Done { generation: self.generation, changes, text })
+    }
+
+    /// Refuses what needs a restart, by name.
+    fn possible(&self, differences: &[Difference], new: &Config) -> Result<(), Refusal> {
         let refused: Vec<_> = differences
             .iter()
-            .filter_map(|difference| self.needs_restart(difference, &new).map(|why| (difference, why)))
+            .filter_map(|difference| {
+                Some(format!("\n  {difference}{}", self.needs_restart(difference, new)?))
+            })
             .collect();
-        if !refused.is_empty() {
-            let mut text = "this needs a restart, and nothing was changed:".to_owned();
-            for (difference, why) in refused {
-                write!(text, "\n  {difference}{why}")?;
-            }
-            bail!(text);
+        if refused.is_empty() {
+            return Ok(());
         }
-        let lines = |intro: String| {
-            differences.iter().fold(intro, |text, difference| format!("{text}\n  {difference}"))
-        };
-        if differences.is_empty() {
-            return Ok(format!("nothing differs from what runs (generation {})", self.generation));
-        }
-        if dry_run {
-            return Ok(lines("this would change, without a restart:".to_owned()));
-        }
-        self.apply(running, &new)?;
-        self.current = new.clone();
-        running.instance.follow(new);
-        let changes = differences.iter().map(Difference::to_string).collect();
-        self.history.note(self.generation, by, changes, None);
-        let lcores: Vec<_> = running.line.workers().iter().map(|worker| worker.lcore.to_string()).collect();
-        Ok(lines(format!("generation {} (lcore {}):", self.generation, lcores.join(", "))))
+        let text = format!("this needs a restart, and nothing was changed:{}", refused.concat());
+        Err(Refusal { why: Why::Restart, text })
     }
 
     /// Has the line change, and waits until all workers have.
@@ -242,7 +312,7 @@ impl Live {
         let words: Vec<_> = path.split('.').collect();
         let links = &self.current.links;
         let (index, rest) = match (words.as_slice(), links.as_slice()) {
-            ([table @ ("engine" | "eal"), rest @ ..], _) if !rest.is_empty() => {
+            ([table @ ("engine" | "eal" | "api"), rest @ ..], _) if !rest.is_empty() => {
                 return Ok([*table].iter().chain(rest).map(|word| (*word).to_owned()).collect());
             }
             // A link's name may have dots.
@@ -270,15 +340,8 @@ impl Live {
     }
 }
 
-/// A value as in the file; what is none there is a string without its quotes.
-fn literal(text: &str) -> Value {
-    let parsed = format!("value = {text}").parse::<Table>().ok();
-    let value = parsed.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
-    value.unwrap_or_else(|| Value::String(text.to_owned()))
-}
-
 fn parsed(tree: &Table) -> Result<Config> {
-    Ok(config::parse("weir set", &toml::to_string(tree)?)?.config)
+    Ok(config::parse("changed configuration", &toml::to_string(tree)?)?.config)
 }
 
 fn find<'a>(tree: &'a Table, path: &[String]) -> Option<&'a Value> {
@@ -345,19 +408,19 @@ mod tests {
     }
 
     /// What `weir set` would make of the configuration.
-    fn set(live: &Live, path: &str, value: &str) -> Result<Vec<String>> {
-        let mut tree = live.current.to_tree();
-        replace(&mut tree, &live.resolve(path)?, Some(literal(value)))?;
-        Ok(diff(&live.current, &parsed(&tree)?).iter().map(Difference::to_string).collect())
+    fn set(live: &Live, path: &str, value: impl Into<Value>) -> Result<Vec<String>> {
+        let setting = Setting { path: path.to_owned(), value: Some(value.into()) };
+        let new = live.with(&[setting], &mut Vec::new())?;
+        Ok(diff(&live.current, &new).iter().map(Difference::to_string).collect())
     }
 
     #[test]
-    fn a_value_is_set_with_or_without_its_link_and_its_quotes() {
+    fn a_value_is_set_with_or_without_its_link() {
         let live = live(HOME);
         let rate = ["home.lan.down.bandwidth: \"unlimited\" -> \"500Mbit\""];
         assert_eq!(set(&live, "down.bandwidth", "500Mbit").unwrap(), rate);
-        assert_eq!(set(&live, "home.lan.down.bandwidth", "\"0.5Gbit\"").unwrap(), rate);
-        assert_eq!(set(&live, "down.ecn", "false").unwrap(), ["home.lan.down.ecn: true -> false"]);
+        assert_eq!(set(&live, "home.lan.down.bandwidth", "0.5Gbit").unwrap(), rate);
+        assert_eq!(set(&live, "down.ecn", false).unwrap(), ["home.lan.down.ecn: true -> false"]);
         assert_eq!(set(&live, "engine.poll", "busy").unwrap(), ["engine.poll: \"adaptive\" -> \"busy\""]);
         let hold = ["home.lan.link-down-hold: \"100ms\" -> \"2s\""];
         assert_eq!(set(&live, "link-down-hold", "2s").unwrap(), hold);
@@ -368,7 +431,7 @@ mod tests {
         let live = live(HOME);
         for (path, value, said) in [
             ("down.bandwith", "5Mbit", "bandwidth"),
-            ("down.bandwidth", "5", "is a bare number"),
+            ("down.bandwidth", "5", "the unit is missing"),
             ("down.bandwidth", "1bit", "64Kbit"),
             ("sideways.bandwidth", "5Mbit", "no table"),
             ("down.rtt", "5ms", "qdisc"),
@@ -394,7 +457,7 @@ mod tests {
         let with = |limit: u32| format!("{HOME}down = {{ limit = {limit} }}\n");
         let mut live = live(&with(1_000));
         assert_eq!(refused(&live, &with(500)), [""; 0]);
-        live.current = config(&with(500));
+        live.current = Arc::new(config(&with(500)));
         assert_eq!(refused(&live, &with(1_000)), [""; 0]);
         let [said] = refused(&live, &with(1_001)).try_into().unwrap();
         assert!(said.starts_with("home.lan.down.limit: 500 -> 1001 (more than memory"), "{said}");

@@ -1,14 +1,15 @@
 //! The weir binary: reads a configuration, runs the dataplane, answers questions about it.
 
+mod api;
 mod ask;
 mod carries;
 mod check;
 mod cli;
-mod command;
-mod history;
+mod events;
 mod leftover;
 mod live;
 mod observe;
+mod page;
 mod plan;
 mod probe;
 mod progress;
@@ -17,8 +18,8 @@ mod run;
 mod say;
 mod show;
 mod signals;
-mod socket;
 mod taken;
+mod telemetry;
 mod top;
 
 use clap::Parser;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         }
         Command::Reload { name, dry_run } => ask::reload(name.as_deref(), dry_run),
         Command::Set { path, value, for_, name, dry_run } => {
-            ask::set(name.as_deref(), path, value, for_.as_deref(), dry_run)
+            ask::set(name.as_deref(), &path, &value, for_.as_deref(), dry_run)
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
         Command::Top { name, interval, once, size, svg } => {

@@ -1,7 +1,7 @@
 //! From a running line to the report about it.
 
 mod cake;
-mod flows;
+pub mod flows;
 mod queue;
 
 use crate::report::{
@@ -56,7 +56,6 @@ pub fn observe(instance: &Instance, line: &Line) -> Report {
         uptime_s: instance.started.elapsed().as_secs_f64(),
         links: links.map(|(config, link)| observe_link(config, link, line)).collect(),
         workers: line.workers().iter().map(observe_worker).collect(),
-        flows: flows::flows(line),
     }
 }
 
@@ -140,6 +139,9 @@ fn observe_port(
         mtu: config.mtu,
         link_up: line.is_up(),
         speed_mbps: link.and_then(|link| link.speed_mbps),
+        full_duplex: link.map(|link| link.full_duplex),
+        autoneg: link.map(|link| link.autoneg),
+        firmware: line.info.firmware.clone(),
         ipackets: stats.ipackets,
         opackets: stats.opackets,
         imissed: stats.imissed,

@@ -12,7 +12,7 @@ mod tins;
 pub use flows::{DirectionFlows, FlowReport, FlowsReport, HostReport, Load};
 pub use offload::OffloadReport;
 pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
-pub use supers::SupersReport;
+pub use supers::{SizeClass, SupersReport};
 pub use tins::TinReport;
 
 use engine::counters::Tally;
@@ -39,9 +39,6 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// The workers.
     pub workers: Vec<WorkerReport>,
-    /// Who sent most of late.
-    #[serde(default)]
-    pub flows: FlowsReport,
 }
 
 /// One link.
@@ -70,6 +67,15 @@ pub struct PortReport {
     pub link_up: bool,
     /// Link speed in Mbit/s, where the driver knows one.
     pub speed_mbps: Option<u32>,
+    /// Whether the link is full duplex.
+    #[serde(default)]
+    pub full_duplex: Option<bool>,
+    /// Whether speed and duplex were negotiated.
+    #[serde(default)]
+    pub autoneg: Option<bool>,
+    /// Version of the card's firmware, where the driver tells it.
+    #[serde(default)]
+    pub firmware: Option<String>,
     /// Packets the driver received.
     pub ipackets: u64,
     /// Packets the driver sent.

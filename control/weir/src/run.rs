@@ -1,7 +1,10 @@
 //! `weir run`: from a file to a running dataplane and back.
 
+use crate::api::desk::{Clerk, Desk, Done, Refusal, Request, Snapshot, desk};
+use crate::api::serve::Server;
+use crate::api::socket::Socket;
 use crate::check::load;
-use crate::command::Commands;
+use crate::events::{self, Kind};
 use crate::leftover;
 use crate::live::{Live, Running};
 use crate::observe::{Instance, observe};
@@ -9,7 +12,6 @@ use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_muc
 use crate::progress::Progress;
 use crate::say::complain;
 use crate::signals::Signals;
-use crate::socket::Socket;
 use crate::taken;
 use anyhow::{Context, Result, anyhow, bail};
 use config::model::Config;
@@ -32,26 +34,30 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     // Before anything is opened, so that no signal finds us half way.
     let signals = Signals::take()?;
     let progress = Progress::start(&name)?;
-    let mut socket = Socket::claim(&name)?;
+    let socket = Socket::claim(&name)?;
     signals.remove_at_end(socket.path().to_owned());
-    let mut commands = Commands::beside(socket.path())?;
-    signals.remove_at_end(commands.path().to_owned());
     let (_folder, eal) = start_eal(&config, &environment.eal(&name, verbose), &signals, &progress)?;
     let secret = secret()?;
     let mut line = Line::start(&eal, &plan(&config, secret), &mut |step| progress.step(&step))
         .map_err(|error| refused(error, verbose))?;
     drop(progress);
     signals.running();
-    warn(&mut line);
-    if verbose {
-        for port in line.links().iter().flat_map(|link| [&link.a, &link.b]) {
-            let _ = writeln!(stdout(), "{}\n  completions: {}", port.info, port.completions);
-        }
-    }
     // A reload reads it again, from wherever this process may be then.
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let mut live = Live::new(path, config.clone(), secret);
     let mut instance = Instance::new(name, file, config);
+    let mut control = Control {
+        live: &mut live,
+        running: Running { line: &mut line, instance: &mut instance, signals: &signals },
+        links_up: Vec::new(),
+        is_late: false,
+    };
+    control.warn();
+    if verbose {
+        for port in control.running.line.links().iter().flat_map(|link| [&link.a, &link.b]) {
+            let _ = writeln!(stdout(), "{}\n  completions: {}", port.info, port.completions);
+        }
+    }
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
     let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
     // Whoever read this may be gone, which is no reason to fall over with the ports open (print! would panic).
@@ -59,11 +65,14 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         stdout(),
         "weir {}: ready ({}, {mebibytes} MiB of {memory} for packets); `weir show {}` for statistics, \
          Ctrl-C to stop",
-        instance.name,
+        control.running.instance.name,
         Eal::version(),
-        instance.name
+        control.running.instance.name
     );
-    let failed = serve(&mut line, &mut instance, &mut live, &signals, (&mut socket, &mut commands));
+    let (desk, bell) = desk();
+    let server = Server::start(socket.listener()?, bell)?;
+    let failed = control.serve(desk);
+    drop(server);
     line.stop();
     let _ = write!(stdout(), "{}", observe(&instance, &line));
     if failed {
@@ -108,57 +117,126 @@ pub fn start_eal(
     Ok((folder, eal))
 }
 
-/// Follows links and answers questions until told to stop; `true` if a worker died.
-fn serve(
-    line: &mut Line,
-    instance: &mut Instance,
-    live: &mut Live,
-    signals: &Signals,
-    (socket, commands): (&mut Socket, &mut Commands),
-) -> bool {
-    for round in 1_u64.. {
-        if signals.wait(TEND) {
-            break;
+/// The control loop.
+struct Control<'a> {
+    live: &'a mut Live,
+    running: Running<'a>,
+    /// Whether each port's link was up when it was looked at last.
+    links_up: Vec<bool>,
+    /// Whether a worker was late with its statistics the last time.
+    is_late: bool,
+}
+
+impl Control<'_> {
+    /// Follows links and does what is asked at the desk until told to stop; `true` if a worker died.
+    fn serve(&mut self, mut desk: Desk) -> bool {
+        for round in 1_u64.. {
+            if self.running.signals.wait(TEND) {
+                break;
+            }
+            self.running.line.tend();
+            self.live.tend(&mut self.running);
+            if self.running.signals.take_hangup() {
+                self.hang_up();
+            }
+            self.tell_news();
+            if round.is_multiple_of(COLLECT) {
+                self.refresh();
+            }
+            desk.serve(self);
+            if self.running.line.has_failed() {
+                return true;
+            }
         }
-        line.tend();
-        let mut running = Running { line, instance, signals };
-        commands.serve(|request, who| live.carry_out(&mut running, request, who));
-        live.tend(&mut running);
-        if signals.take_hangup() {
-            hang_up(live, &mut running);
+        false
+    }
+
+    /// SIGHUP: whoever sent it is told on standard error.
+    fn hang_up(&mut self) {
+        let said = match self.live.reload(&mut self.running, "SIGHUP", false) {
+            Ok(done) => done.text,
+            Err(refusal) => refusal.text,
+        };
+        complain(&format!("weir: SIGHUP: {said}"));
+    }
+
+    /// Has every worker send its statistics. A worker that is descheduled for longer than
+    /// [`PATIENCE_MS`] is not waited for: its last statistics are shown.
+    fn refresh(&mut self) {
+        let Running { line, signals, .. } = &mut self.running;
+        line.ask();
+        let mut have_come = line.fetch();
+        for _ in 0..PATIENCE_MS {
+            if have_come || signals.wait(Duration::from_millis(1)) {
+                break;
+            }
+            have_come = line.fetch();
         }
-        tell_news(line);
-        if round.is_multiple_of(COLLECT) {
-            refresh(line, signals);
-        }
-        socket.answer(|| {
-            refresh(line, signals);
-            Ok(serde_json::to_string_pretty(&observe(instance, line))?)
-        });
-        if line.has_failed() {
-            return true;
+        if self.is_late == have_come {
+            self.is_late = !have_come;
+            let text = if have_come {
+                "every worker sends its statistics again".to_owned()
+            } else {
+                format!(
+                    "a worker has not sent its statistics within {PATIENCE_MS} ms: the last ones are shown"
+                )
+            };
+            self.live.note(Kind::Worker, &text);
         }
     }
-    false
-}
 
-/// SIGHUP: whoever sent it is told on standard error.
-fn hang_up(live: &mut Live, running: &mut Running<'_>) {
-    let said = match live.reload(running, "SIGHUP", false) {
-        Ok(text) => text,
-        Err(error) => format!("{error:#}"),
-    };
-    complain(&format!("weir: SIGHUP: {said}"));
-}
-
-/// Has every worker send its statistics. A worker that is descheduled for longer than
-/// [`PATIENCE_MS`] is not waited for: its last statistics are shown.
-fn refresh(line: &mut Line, signals: &Signals) {
-    line.ask();
-    for _ in 0..PATIENCE_MS {
-        if line.fetch() || signals.wait(Duration::from_millis(1)) {
-            return;
+    /// What ports do without, and MTUs that do not fit each other once drivers have had their say.
+    fn warn(&mut self) {
+        for link in self.running.line.links() {
+            for port in [&link.a, &link.b] {
+                for warning in &port.warnings {
+                    let text = format!("port {}: {warning}", port.port.name());
+                    complain(&format!("weir: warning: {text}"));
+                    self.live.note(Kind::Port, &text);
+                }
+            }
         }
+        self.tell_news();
+    }
+
+    fn tell_news(&mut self) {
+        for news in self.running.line.news() {
+            complain(&format!("weir: warning: {news}"));
+            self.live.note(Kind::Link, &news.to_string());
+        }
+        let links = self.running.line.links();
+        let ports = links.iter().flat_map(|link| [(link, &link.a), (link, &link.b)]);
+        for (index, (link, port)) in ports.enumerate() {
+            let is_up = port.is_up();
+            let was_up = self.links_up.get(index).copied();
+            match self.links_up.get_mut(index) {
+                Some(known) => *known = is_up,
+                None => self.links_up.push(is_up),
+            }
+            if was_up.is_some_and(|was_up| was_up != is_up) || (was_up.is_none() && !is_up) {
+                let state = if is_up { "up" } else { "down" };
+                let text = format!("link {:?}: port {} is {state}", link.name, port.port.name());
+                self.live.note(Kind::Link, &text);
+            }
+        }
+    }
+}
+
+impl Clerk for Control<'_> {
+    fn snapshot(&mut self) -> Snapshot {
+        self.refresh();
+        Snapshot {
+            talking: talking(self.line),
+            at: events::now(),
+            report: observe(self.running.instance, self.running.line),
+            config: self.live.config(),
+            generation: self.live.generation(),
+            events: self.live.events(),
+        }
+    }
+
+    fn carry_out(&mut self, request: &Request, who: &str) -> Result<Done, Refusal> {
+        self.live.carry_out(&mut self.running, request, who)
     }
 }
 
@@ -171,22 +249,6 @@ impl Drop for RuntimeFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// What ports do without, and MTUs that do not fit each other once drivers have had their say.
-fn warn(line: &mut Line) {
-    for link in line.links() {
-        for port in [&link.a, &link.b] {
-            for warning in &port.warnings {
-                complain(&format!("weir: warning: port {}: {warning}", port.port.name()));
-            }
-        }
-    }
-    tell_news(line);
-}
-
-fn tell_news(line: &mut Line) {
-    line.news().iter().for_each(|news| complain(&format!("weir: warning: {news}")));
 }
 
 /// The name given, else the file's without its extension. It becomes part of file names.

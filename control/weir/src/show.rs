@@ -1,9 +1,9 @@
 //! `weir show`.
 
+use crate::api::client::Client;
 use crate::report::Report;
 use crate::say::say;
-use crate::socket;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::process::ExitCode;
 
 /// Prints the statistics of a running instance.
@@ -11,12 +11,11 @@ use std::process::ExitCode;
 /// # Errors
 /// No instance answers, or it speaks another version.
 pub fn show(name: Option<&str>, json: bool) -> Result<ExitCode> {
-    let document = socket::ask(name)?;
+    let client = Client::find(name)?;
     if json {
-        say(&format!("{document}\n"))?;
+        say(&client.text("/v1/stats")?)?;
     } else {
-        let report: Report = serde_json::from_str(&document)
-            .context("the instance's answer cannot be read: is it another version of weir?")?;
+        let report: Report = client.get("/v1/stats")?;
         say(&report.to_string())?;
     }
     Ok(ExitCode::SUCCESS)

@@ -148,7 +148,7 @@ impl Direction {
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.link {
-            _ if !self.receiver.is_empty() || self.egress.qdisc().is_moving() => Some(Instant::ZERO),
+            _ if !self.receiver.is_empty() || self.egress.qdisc().is_changing() => Some(Instant::ZERO),
             Link::Up if !self.sender.is_empty() => Some(Instant::ZERO),
             Link::Up => self.egress.next_wakeup(),
             Link::Down { since } if !self.is_empty() => {
@@ -180,26 +180,27 @@ impl Direction {
         self.split = split;
     }
 
-    /// Begins with a change at a burst boundary: settings at once, packets that have another place now in
-    /// [`Direction::go_on_changing`].
+    /// Begins with a change at a burst boundary: settings at once; packets that have another place now, or
+    /// none any more, in [`Direction::go_on_changing`].
     pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
-        let losses = &mut self.counters.losses;
         self.receiver.begin(change);
-        self.egress.begin(now, change, &mut |packet: Mbuf, reason| {
-            losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
-        });
+        self.egress.begin(now, change);
         if let (Some(gate), Some(governor)) = (self.sender.gate_mut(), change.governor) {
             gate.set_plan(governor);
         }
         (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
     }
 
-    /// Moves at most [`MOVES`] packets, and takes note once all have moved.
+    /// Moves, or drops where a limit is lower now, some [`MOVES`] packets, and takes note once all that waits
+    /// is where it belongs.
     pub fn go_on_changing(&mut self, now: Instant, change: &mut DirectionChange) {
         if change.is_done {
             return;
         }
-        self.egress.proceed(now, MOVES, self.receiver.classifier());
+        let losses = &mut self.counters.losses;
+        self.egress.proceed(now, MOVES, self.receiver.classifier(), &mut |packet: Mbuf, reason| {
+            losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
+        });
         change.is_done = self.egress.finish(change);
         if change.is_done {
             self.receiver.finish(change);

@@ -203,16 +203,11 @@ impl<P> Egress<P> {
 
     /// Takes up other settings while packets wait. What was booked ahead or is to be made up takes its
     /// time at the new rate.
-    pub fn begin(
-        &mut self,
-        now: Instant,
-        change: &mut DirectionChange,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) {
+    pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
         self.overhead = change.overhead;
         self.limit(now, change);
         // The worker has asked before whether it accepts them.
-        let _ = self.qdisc.begin(now, &change.qdisc, &mut change.tables, doomed);
+        let _ = self.qdisc.begin(now, &change.qdisc, &mut change.tables);
     }
 
     fn limit(&mut self, now: Instant, change: &mut DirectionChange) {
@@ -230,8 +225,7 @@ impl<P> Egress<P> {
         limiter.set_catch_up(change.limiter.as_ref().map_or(Limiter::CATCH_UP, Limiter::catch_up));
     }
 
-    /// Hands what the change has replaced back in it, once all that waits is where it belongs; `false`
-    /// before.
+    /// Hands what the change has replaced back in it, once it is done; `false` before.
     pub fn finish(&mut self, change: &mut DirectionChange) -> bool {
         self.qdisc.finish(&mut change.tables)
     }
@@ -285,9 +279,16 @@ impl<P> Egress<P> {
 }
 
 impl Egress<Mbuf> {
-    /// Moves at most `most` packets to where a change says that they belong; says how many it moved.
-    pub fn proceed(&mut self, now: Instant, most: usize, classifier: &Classifier) -> usize {
-        self.qdisc.proceed(now, most, &mut |packet| classifier.classify(packet).arrival)
+    /// Goes on with a change: moves and drops some `most` packets, and says how many. See
+    /// [`Qdisc::proceed`].
+    pub fn proceed(
+        &mut self,
+        now: Instant,
+        most: usize,
+        classifier: &Classifier,
+        doomed: &mut impl FnMut(Mbuf, DropReason),
+    ) -> usize {
+        self.qdisc.proceed(now, most, &mut |packet| classifier.classify(packet).arrival, doomed)
     }
 }
 

@@ -177,8 +177,12 @@ impl Line {
         Ok(line)
     }
 
-    /// Follows the link states. Call it some tens of times a second.
+    /// Follows the link states, and workers on their way back from a change that was given up. Call it some
+    /// tens of times a second.
     pub fn tend(&mut self) {
+        if self.pending.is_none() {
+            self.settle_change();
+        }
         for link in &mut self.links {
             for (side, speed) in link.new_speeds() {
                 tell(&self.workers, link, side, |direction| Command::Speed { direction, speed });
@@ -449,10 +453,10 @@ mod tests {
     use crate::mailbox::Mailbox;
     use shaper::time::Instant;
 
-    fn worker() -> (LineWorker, Mailbox) {
+    pub(super) fn worker(lcore: u32) -> (LineWorker, Mailbox) {
         let (control, mailbox) = mailbox::pair();
         let worker = LineWorker {
-            lcore: 1,
+            lcore,
             clock: "none",
             page: Page::new(0),
             sojourn: Vec::new(),
@@ -482,7 +486,7 @@ mod tests {
 
     #[test]
     fn workers_may_answer_one_after_the_other() {
-        let ((one, first), (two, second)) = (worker(), worker());
+        let ((one, first), (two, second)) = (worker(1), worker(2));
         let mut line = line(vec![one, two]);
         line.workers.iter_mut().for_each(LineWorker::ask);
         assert!(!line.fetch());
@@ -495,7 +499,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_came_too_late_is_not_taken_for_the_next() {
-        let (mut worker, mailbox) = worker();
+        let (mut worker, mailbox) = worker(1);
         worker.ask();
         worker.fetch();
         serve(&mailbox, 5);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frames::{Packet, SOURCE, packets};
 use super::ports::Way;
+use crate::record::PortRecord;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,8 @@ pub struct Completions {
     pub driver: String,
     /// Its version of DPDK.
     pub dpdk: String,
+    /// The port and its link.
+    pub port: PortRecord,
     /// Transmit descriptors.
     pub ring: u16,
     /// Transmit offloads in force.
@@ -116,6 +119,7 @@ impl Cleanup {
 impl fmt::Display for Completions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}), transmit ring of {}", self.driver, self.dpdk, self.ring)?;
+        writeln!(f, "  {}", self.port)?;
         write!(f, "{}{}{}", self.descriptor_status, self.done_cleanup, self.reclaim)
     }
 }
@@ -204,6 +208,7 @@ pub fn check(way: &mut Way) -> Result<Completions> {
     Ok(Completions {
         driver: way.info.driver.clone(),
         dpdk: dpdk::Eal::version(),
+        port: way.port()?,
         ring: way.ring,
         offloads: way.offloads.to_string(),
         descriptor_status,

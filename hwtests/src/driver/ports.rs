@@ -9,6 +9,7 @@ use dpdk::{
 };
 
 use crate::clock::{nap, now};
+use crate::record::PortRecord;
 
 /// Where frames go in and where they come out: two ports of one wire.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub struct Way {
     pub pool: Mempool,
     rx: RxQueue,
     // After their queues.
-    _ports: [Port; 2],
+    ports: [Port; 2],
 }
 
 impl Way {
@@ -54,7 +55,21 @@ impl Way {
             offloads: configured.tx_offloads,
             pool: out,
             rx,
-            _ports: [tx_port, rx_port],
+            ports: [tx_port, rx_port],
+        })
+    }
+
+    /// The port that sends, and its link.
+    pub fn port(&self) -> Result<PortRecord> {
+        let link = self.ports[0].link()?;
+        Ok(PortRecord {
+            device: self.info.name.clone(),
+            driver: self.info.driver.clone(),
+            firmware: self.info.firmware.clone(),
+            link_up: link.up,
+            speed_mbps: link.speed_mbps,
+            full_duplex: Some(link.full_duplex),
+            autoneg: Some(link.autoneg),
         })
     }
 

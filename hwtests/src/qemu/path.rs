@@ -1,31 +1,28 @@
-//! The scenario `path`: weir between two emulated 82576 ports, kernel TCP through both.
+//! The scenario `path` in a machine: weir between two emulated 82576 ports, kernel TCP through both.
 //!
 //! One machine holds it all: a namespace with an e1000e port of the kernel on either side, each on one wire with a port
 //! of weir's. In counted time the figures repeat themselves to the last digit, whatever else this machine does.
 
-use std::fmt;
-
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::machine::{Card, Job, Machine, Model, Outcome};
-use super::rig::{CANNOT_SHOW, FUNCTIONS, MEMORY, PATIENCE, Paths, image};
+use super::rig::{FUNCTIONS, MEMORY, PATIENCE, Paths, image};
 use crate::clock::Interrupt;
+use crate::forwarder::parse_ports;
+use crate::record::PortRecord;
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// A direction's inline table without its bandwidth, such as `qdisc = "cake"`.
-    pub qdisc: String,
-    /// Mbit/s each way.
-    pub rate: u32,
+    /// Keys of the two directions, as inside an inline table.
+    pub directions: [String; 2],
     /// Seconds of load each way, virtual ones.
     pub seconds: u32,
 }
 
 /// What was measured, in virtual time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Path {
     /// What TCP delivered, Mbit/s of payload.
     pub up: f64,
@@ -44,12 +41,8 @@ pub struct Path {
     /// The longest time between two looks of weir's at its ports, ms: it shares the one CPU with both ends of TCP, and
     /// what came meanwhile lay before its queue.
     pub poll_gap: f64,
-    /// `weir show --json` at the end.
-    pub show: Value,
-    /// What this rig cannot show.
-    pub cannot_show: String,
-    /// Seconds of real time.
-    pub seconds: f64,
+    /// weir's two ports.
+    pub ports: Vec<PortRecord>,
     /// QEMU as one would type it.
     pub command: String,
 }
@@ -69,10 +62,10 @@ pub fn path(plan: &Plan, paths: &Paths, tell: &mut dyn FnMut(&str), interrupt: &
 }
 
 fn config(plan: &Plan, [a, b]: [&str; 2]) -> String {
-    let direction = format!("{{ {}, bandwidth = \"{}Mbit\" }}", plan.qdisc, plan.rate);
+    let [up, down] = &plan.directions;
     format!(
         "[eal]\nargs = [\"--in-memory\"]\n[engine]\npoll = \"adaptive\"\n\
-         [[link]]\nname = \"vm\"\na = \"{a}\"\nb = \"{b}\"\nup = {direction}\ndown = {direction}\n"
+         [[link]]\nname = \"vm\"\na = \"{a}\"\nb = \"{b}\"\nup = {{ {up} }}\ndown = {{ {down} }}\n"
     )
 }
 
@@ -90,9 +83,7 @@ fn read(outcome: &Outcome) -> Result<Path> {
         dropped: total(&show, "/directions", "/dropped/packets"),
         poll_gap: poll_gap(&show),
         missed: total(&show, "/a", "/imissed") + total(&show, "/b", "/imissed"),
-        show,
-        cannot_show: CANNOT_SHOW.to_owned(),
-        seconds: outcome.took.as_secs_f64(),
+        ports: parse_ports(&outcome.text("show")?)?,
         command: outcome.command.clone(),
     })
 }
@@ -124,27 +115,6 @@ fn poll_gap(show: &Value) -> f64 {
     let workers = show["workers"].as_array().into_iter().flatten();
     let gaps = workers.filter_map(|worker| worker.pointer("/poll_gaps/max_us")?.as_f64());
     gaps.fold(0.0, f64::max) / 1e3
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let row =
-            |f: &mut fmt::Formatter<'_>, name: &str, rate: Option<f64>, [least, mean, most]: [f64; 3]| {
-                let rate = rate.map_or("        ".to_owned(), |rate| format!("{rate:8.2}"));
-                writeln!(f, "  {name:<6}{rate} {least:10.3} {mean:8.3} {most:8.3}")
-            };
-        writeln!(f, "{:<8}{:>8} {:>29}", "", "Mbit/s", "ping min, mean, max in ms")?;
-        row(f, "idle", None, self.idle)?;
-        row(f, "up", Some(self.up), self.loaded_up)?;
-        row(f, "down", Some(self.down), self.loaded_down)?;
-        writeln!(
-            f,
-            "  dropped by weir {}, missed by the cards {}, longest poll gap {:.3} ms",
-            self.dropped, self.missed, self.poll_gap
-        )?;
-        writeln!(f, "  cannot be shown    {}", self.cannot_show)?;
-        writeln!(f, "  {:.0} s", self.seconds)
-    }
 }
 
 #[cfg(test)]

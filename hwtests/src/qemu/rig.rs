@@ -48,11 +48,8 @@ pub fn image(paths: &Paths) -> Result<Image> {
     Image::of(&contents, &paths.cache).context("cannot make the image of the machine")
 }
 
-/// What this rig cannot show.
-pub const CANNOT_SHOW: &str = "a busy wire: the emulated card sends inside the write to its doorbell, so that nothing is \
-    ever in flight; nor speed, as the processor is emulated too";
 /// Memory of a machine in MiB: the image twice while it is unpacked, hugepages, and room.
-pub(super) const MEMORY: u32 = 1024;
+pub(super) const MEMORY: u32 = 1536;
 /// Real time that a run may take: ten times what it takes on a machine that has nothing else to do.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1200);
 /// What the jobs' scripts begin with.
@@ -60,18 +57,20 @@ pub(super) const FUNCTIONS: &str = include_str!("guest/functions.sh");
 
 const INIT: &str = include_str!("guest/init.sh");
 /// Programs of the project.
-const OURS: [&str; 2] = ["weir", "nic-check"];
+const OURS: [&str; 3] = ["weir", "nic-check", "hwtests"];
 /// Programs of Debian that init and jobs use. dash: busybox's shell would take its own applets for `ip` and others.
 const TOOLS: &[&str] = &[
-    "dash", "cat", "insmod", "ip", "iperf3", "ln", "mkdir", "mount", "ping", "setsid", "sleep", "stat",
-    "stty", "tc",
+    "dash", "basename", "cat", "chmod", "date", "env", "ethtool", "insmod", "ip", "iperf3", "kill", "ln",
+    "mkdir", "mount", "nsenter", "ping", "readlink", "renice", "setpriv", "setsid", "sleep", "stat", "stty",
+    "taskset", "tc", "unshare",
 ];
 /// Of DPDK: the cards' own, and those with which the kernel's segmentation is had beside them.
 const DRIVERS: &[&str] =
     &["bus_pci", "bus_vdev", "mempool_ring", "net_e1000", "net_ring", "net_tap", "net_virtio"];
-/// igb itself is left out: its ports are DPDK's.
+/// e1000e first: its ports are eth0 and eth1 then. igb's are the kernel's until a job gives them to DPDK.
 const MODULES: &[&str] = &[
     "e1000e",
+    "igb",
     "vfio-pci",
     "vfio_iommu_type1",
     "tun",

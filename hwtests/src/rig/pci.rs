@@ -1,9 +1,10 @@
 //! Ports on the PCI bus: what may be taken from the kernel, taking it, and giving it back.
 //!
-//! After the kernel's sysfs-bus-pci (`driver_override`, `drivers_probe`, `unbind`). Contract: a port that carries the
-//! default route or an address, or is part of a bridge or bond, is refused unless its address was named on purpose;
-//! a port that was taken goes back to the driver it had when its [`Taken`] is dropped, and also when this process is
-//! killed: the giving back is done by a child that outlives it just long enough.
+//! After the kernel's sysfs-bus-pci (`driver_override`, `drivers_probe`, `unbind`). Contract: a device that is no network
+//! controller, and a port that carries the default route or an address or that another interface stands on (a bridge,
+//! a bond, a VLAN), is refused unless its address was named on purpose; a port that was taken goes back to the driver it
+//! had when its [`Taken`] is dropped, and also when this process is killed: the giving back is done by a child that
+//! outlives it just long enough.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,18 +47,27 @@ impl Bus {
     /// No such port, or what it carries and how to insist.
     pub fn check_free(&self, address: &str, allowed: &[String]) -> Result<()> {
         self.check_exists(address)?;
+        if allowed.iter().any(|port| port == address) {
+            return Ok(());
+        }
+        let insist = format!("choose another, or insist with --yes-this-port {address}");
+        let class = self.class(address);
+        ensure!(
+            class.starts_with(NETWORK),
+            "{address} is no network controller (class {class}), taking it may cost this machine a disk or a screen; {insist}"
+        );
         for interface in self.interfaces(address) {
-            let used = [enslaved(&self.device(address), &interface), carries(&interface)?];
-            if let Some(used) = used.into_iter().flatten().next()
-                && !allowed.iter().any(|port| port == address)
-            {
-                bail!(
-                    "port {address} ({interface}) {used}: taking it may cut this machine off; \
-                     choose another, or insist with --yes-this-port {address}"
-                );
+            let used = [stood_on(&self.device(address), &interface), carries(&interface)?];
+            if let Some(used) = used.into_iter().flatten().next() {
+                bail!("port {address} ({interface}) {used}: taking it may cut this machine off; {insist}");
             }
         }
         Ok(())
+    }
+
+    /// PCI class, as `0x020000` for Ethernet.
+    fn class(&self, address: &str) -> String {
+        fs::read_to_string(self.device(address).join("class")).unwrap_or_default().trim().to_owned()
     }
 
     /// The kernel's interfaces on a port.
@@ -72,13 +82,16 @@ impl Bus {
         Some(link.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Binds a port to `driver` until the value is dropped.
+    /// Binds a port to `driver` until the value is dropped; one that is bound to it already stays so.
     ///
     /// # Errors
-    /// The kernel does not bind it within two seconds; the port is then back where it was.
+    /// The kernel does not bind it within five seconds; the port is then back where it was.
     pub fn take(&self, address: &str, driver: &str, interrupt: &Interrupt) -> Result<Taken> {
         self.check_exists(address)?;
         let before = self.driver(address);
+        if before.as_deref() == Some(driver) {
+            return Ok(Taken { guard: None, bus: self.clone(), address: address.to_owned(), before });
+        }
         // From here on the port goes back, whatever happens.
         let taken = Taken {
             guard: Some(self.guard(address, before.as_deref(), interrupt)?),
@@ -173,7 +186,6 @@ impl Drop for Taken {
 
 /// What the kernel uses an interface for, if anything.
 fn carries(interface: &str) -> Result<Option<String>> {
-    let ip = |args: &[&str]| run(Command::new("ip").args(args));
     let routes = ip(&["-4", "route", "show", "default"])? + "\n" + &ip(&["-6", "route", "show", "default"])?;
     Ok(carried(interface, &routes, &ip(&["-o", "address", "show", "dev", interface])?))
 }
@@ -192,9 +204,57 @@ fn carried(interface: &str, routes: &str, addresses: &str) -> Option<String> {
     address.into_iter().next().map(|address| format!("carries the address {address}"))
 }
 
-fn enslaved(device: &Path, interface: &str) -> Option<String> {
-    let master = fs::read_link(device.join("net").join(interface).join("master")).ok()?;
-    Some(format!("is part of {}", master.file_name()?.to_string_lossy()))
+/// What another interface makes of it: a bridge, a bond, a VLAN, a macvlan.
+fn stood_on(device: &Path, interface: &str) -> Option<String> {
+    let entries = fs::read_dir(device.join("net").join(interface)).ok()?.flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let upper = names.filter_map(|name| name.strip_prefix("upper_").map(str::to_owned)).min()?;
+    Some(format!("is under {upper}"))
+}
+
+/// A port of the kernel's that is lent to a namespace; dropping this brings it back, up if it was.
+#[derive(Debug)]
+pub struct Lent {
+    interface: String,
+    was_up: bool,
+    /// A process in the namespace.
+    inside: u32,
+}
+
+impl Lent {
+    /// Moves an interface into the namespace of a process.
+    ///
+    /// # Errors
+    /// The kernel does not move it.
+    pub fn to(interface: &str, inside: u32) -> Result<Self> {
+        let flags = fs::read_to_string(format!("/sys/class/net/{interface}/flags")).unwrap_or_default();
+        let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
+        ip(&["link", "set", interface, "netns", &inside.to_string()])?;
+        Ok(Self { interface: interface.to_owned(), was_up: flags & IFF_UP != 0, inside })
+    }
+
+    fn back(&self) -> Result<()> {
+        let home = std::process::id().to_string();
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--net=/proc/{}/ns/net", self.inside));
+        run(inside.args(["ip", "link", "set", &self.interface, "netns", &home]))?;
+        if self.was_up { ip(&["link", "set", &self.interface, "up"]).map(drop) } else { Ok(()) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Err(error) = self.back() {
+            eprintln!(
+                "hwtests: {error:#}; {} comes back, down, with the end of its namespace",
+                self.interface
+            );
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<String> {
+    run(Command::new("ip").args(arguments))
 }
 
 /// $1 the bus, $2 the port, $3 the driver that it had, or nothing.
@@ -214,7 +274,11 @@ sleep infinity >/dev/null 2>&1 &
 echo armed
 while :; do wait; done
 "#;
-const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+const BIND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Start of the PCI class of network controllers.
+const NETWORK: &str = "0x02";
+/// Of an interface's flags, netdevice(7).
+const IFF_UP: u32 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -245,6 +309,7 @@ mod tests {
             }
             fs::write(root.join("drivers_probe"), "").unwrap();
             fs::write(device.join("driver_override"), "").unwrap();
+            fs::write(device.join("class"), "0x020000\n").unwrap();
             symlink(root.join("drivers/igb"), device.join("driver")).unwrap();
             let stop = Arc::new(AtomicBool::new(false));
             let (folder, ended) = (root.clone(), stop.clone());
@@ -304,6 +369,14 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_is_there_already_stays() {
+        let fake = Fake::new("there", &["igb", "vfio-pci"]);
+        let interrupt = Interrupt::install().unwrap();
+        fake.bus().take(PORT, "igb", &interrupt).unwrap().give_back().unwrap();
+        assert_eq!(fake.bus().driver(PORT).as_deref(), Some("igb"));
+    }
+
+    #[test]
     fn a_port_that_vfio_refuses_goes_back() {
         let fake = Fake::new("refused", &["igb"]);
         let interrupt = Interrupt::install().unwrap();
@@ -335,8 +408,18 @@ mod tests {
         );
         let fake = Fake::new("used", &["igb"]);
         let device = fake.root.join("devices").join(PORT);
-        symlink("../bond0", device.join("net/eth7/master")).unwrap();
-        assert_eq!(enslaved(&device, "eth7").unwrap(), "is part of bond0");
+        assert_eq!(stood_on(&device, "eth7"), None);
+        symlink("../../eth7.10", device.join("net/eth7/upper_eth7.10")).unwrap();
+        assert_eq!(stood_on(&device, "eth7").unwrap(), "is under eth7.10");
+        let refusal = fake.bus().check_free(PORT, &[]).unwrap_err().to_string();
+        assert!(
+            refusal.contains("(eth7) is under eth7.10") && refusal.contains("--yes-this-port"),
+            "{refusal}"
+        );
+        assert!(fake.bus().check_free(PORT, &[PORT.to_owned()]).is_ok());
+        fs::write(device.join("class"), "0x010802\n").unwrap();
+        let refusal = fake.bus().check_free(PORT, &[]).unwrap_err().to_string();
+        assert!(refusal.contains("no network controller (class 0x010802)"), "{refusal}");
         assert!(
             fake.bus().check_free("0000:99:00.0", &[]).unwrap_err().to_string().contains("no PCI device")
         );

@@ -4,11 +4,16 @@
 //! windows are, whatever fq_codel does above. The fault needs the bytes in flight to fit in the ring: windows of 2:1
 //! make sure of it. Free-running CUBIC is reported, not judged.
 
+use super::latency::kernels;
 use super::{Bar, Bound, Case, Is, Measured, Run, Scenario, Sense, With};
+use crate::iperf::Second;
 use crate::model::{Governor, Plan, SplitGso, Weir};
 use crate::model_bed::{self, Streams};
+use crate::ns3;
 use crate::rig::{Kind, Rig};
-use anyhow::{Result, bail};
+use crate::traffic::{self, BEST_EFFORT};
+use crate::uml::{self, Traffic};
+use anyhow::{Context, Result, bail};
 
 /// The scenario.
 pub static SCENARIO: Scenario = Scenario {
@@ -34,37 +39,59 @@ fn cases(rig: &Rig) -> Vec<Case> {
         with: With::Model(Box::new(plan(rig, weir))),
         peer: (name != "bare").then_some("bare"),
     };
-    vec![
+    let mut cases = vec![
         case("bare", "card alone", None),
         case("fault", "fq_codel, no governor, windows 2:1", Some(weir(Governor::Off))),
         case("cure", "the same, governed", Some(weir(Governor::On))),
         case("free_fault", "no governor, free CUBIC", Some(weir(Governor::Off))),
         case("free_cure", "governed, free CUBIC", Some(weir(Governor::On))),
         case("eight_cure", "governed, 8 free streams", Some(weir(Governor::On))),
-        Case {
-            name: "ns3",
-            label: "ns-3 FqCoDel + DQL".into(),
-            with: With::Absent(
-                "ns-3 is a library (apt-get install libns3-dev), and no program of it is part of hwtests",
-            ),
-            peer: None,
-        },
-    ]
+        ns3("ns3_fault", "ns-3 FqCoDel, windows 2:1", false),
+        ns3("ns3_cure", "ns-3 FqCoDel + DQL, windows 2:1", true),
+    ];
+    cases.extend(kernels(rig));
+    cases.push(Case { with: With::Absent(NO_TESTPMD), ..Case::testpmd() });
+    cases
+}
+
+fn ns3(name: &'static str, label: &str, dql: bool) -> Case {
+    let plan = ns3::Plan { dql, window: WINDOWS_NS3, ring: RING };
+    Case { name, label: label.into(), with: With::Ns3(plan), peer: None }
 }
 
 /// A card of 512 descriptors that tells each completion at once.
 fn plan(rig: &Rig, weir: Option<Weir>) -> Plan {
-    Plan { weir, rate_mbit: rig.bandwidth_mbit, ring: 512, delay_us: 0, tx_usecs: 0, tx_frames: 1 }
+    Plan { weir, rate_mbit: rig.bandwidth_mbit, ring: RING, delay_us: 0, tx_usecs: 0, tx_frames: 1 }
 }
 
 fn measure(run: &mut Run<'_>) -> Result<Measured> {
-    let With::Model(plan) = &run.case.with else { bail!("no case of this rig") };
+    let plan = match &run.case.with {
+        With::Model(plan) => plan,
+        With::Ns3(plan) => return ns3::measure(run, *plan),
+        With::Kernel(tc) => return in_kernel(run, tc),
+        other => bail!("{} runs elsewhere", other.settings()),
+    };
     let groups: &[Streams] = match run.case.name {
         "fault" | "cure" => &WINDOWS,
         "eight_cure" => &[(8, None)],
         _ => &[(2, None)],
     };
     Ok(model_bed::load(run, plan, groups)?.measured())
+}
+
+/// Two free streams up; the kernel shapes to the rate by itself, as its guest has no card with a ring.
+fn in_kernel(run: &mut Run<'_>, tc: &[&str]) -> Result<Measured> {
+    let seen = uml::tcp(run, tc, Traffic { classes: &[BEST_EFFORT], up: 2, down: 0 })?;
+    let note = "User-Mode Linux has no card with a ring: its own shaper sets the rate; shares as the senders saw them";
+    let mut measured = Measured { notes: vec![note.to_owned()], ..Measured::default() };
+    measured.commands = traffic::typed(run.seconds, 2);
+    let received = seen.loaded.received.first().context("nothing was received")?;
+    measured.higher("tcp", received.total / 1e6, "Mbit/s");
+    let mbit = |stream: &Vec<Second>| stream.iter().map(|second| second.rate / 1e6).collect();
+    measured.shares(&received.seconds.iter().map(mbit).collect::<Vec<_>>());
+    let within = |span| seen.answers.within(BEST_EFFORT.name, span);
+    measured.pings(&within(&seen.idle), &within(&seen.loaded.span));
+    Ok(measured)
 }
 
 fn bars(_: &Rig) -> Vec<Bar> {
@@ -113,5 +140,11 @@ fn bars(_: &Rig) -> Vec<Bar> {
     bars
 }
 
+/// Descriptors of the card.
+const RING: u32 = 512;
+/// Of the first stream; the ring holds both.
+const WINDOWS_NS3: u32 = 80_000;
+const NO_TESTPMD: &str = "the modelled card has no port that testpmd could open: \"card alone\" is the bare wire here, and \
+    latency-under-load has testpmd on a tap";
 /// Half of each is what the kernel advertises of twice as much: about 80 and 40 KB in flight, less than the ring.
 const WINDOWS: [Streams; 2] = [(1, Some(80_000)), (1, Some(40_000))];

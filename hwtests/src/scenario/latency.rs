@@ -9,7 +9,7 @@ use crate::clock::unix_seconds;
 use crate::rig::Rig;
 use crate::stats::{jain, median, quantile};
 use crate::traffic::{self, Answers, BEST_EFFORT, Class, EF, IDLE, Loaded, PING_INTERVAL, Probes, SETTLE};
-use crate::uml;
+use crate::uml::{self, Traffic};
 use anyhow::Result;
 
 /// The scenario.
@@ -29,8 +29,6 @@ pub static SCENARIO: Scenario = Scenario {
 };
 
 fn cases(rig: &Rig) -> Vec<Case> {
-    let kernel =
-        |name, label: &str, tc| Case { name, label: label.into(), with: With::Kernel(tc), peer: None };
     let mut cases: Vec<_> = super::disciplines(rig);
     for case in &mut cases {
         case.peer = match case.name {
@@ -39,10 +37,7 @@ fn cases(rig: &Rig) -> Vec<Case> {
             _ => None,
         };
     }
-    if rig.bandwidth_mbit == 100 {
-        cases.push(kernel("kernel_fq_codel", "Linux htb + fq_codel", HTB_FQ_CODEL));
-        cases.push(kernel("kernel_cake", "Linux cake diffserv4", CAKE));
-    }
+    cases.extend(kernels(rig));
     cases.push(Case::testpmd());
     cases
 }
@@ -69,7 +64,7 @@ fn measure(run: &mut Run<'_>) -> Result<Measured> {
 }
 
 fn in_kernel(run: &mut Run<'_>, tc: &[&str]) -> Result<Measured> {
-    let seen = uml::tcp_both_ways(run, tc, &CLASSES, STREAMS)?;
+    let seen = uml::tcp(run, tc, Traffic { classes: &CLASSES, up: STREAMS, down: STREAMS })?;
     let note =
         "the kernel of User-Mode Linux with one virtual CPU: its idle ping is another, compare what is added";
     let mut measured = Measured { commands: commands(run), notes: vec![note.into()], ..Measured::default() };
@@ -134,7 +129,23 @@ fn bars(rig: &Rig) -> Vec<Bar> {
     bars
 }
 
-/// At the rate of the rig as the project ships it.
+/// The kernel's own fq_codel and cake, where they are at the rate of the rig.
+pub(super) fn kernels(rig: &Rig) -> [Case; 2] {
+    let kernel = |name, label: &str, tc| {
+        let with = match rig.bandwidth_mbit {
+            MBIT => With::Kernel(tc),
+            _ => With::Absent("its commands are for 100 Mbit/s: leave out --bandwidth-mbit"),
+        };
+        Case { name, label: label.into(), with, peer: None }
+    };
+    [
+        kernel("kernel_fq_codel", "Linux htb + fq_codel", HTB_FQ_CODEL),
+        kernel("kernel_cake", "Linux cake diffserv4", CAKE),
+    ]
+}
+
+/// Of the rigs as the project ships them, and of the commands below.
+const MBIT: u32 = 100;
 const CAKE: &[&str] = &["qdisc add dev DEV root cake bandwidth 100mbit diffserv4"];
 const HTB_FQ_CODEL: &[&str] = &[
     "qdisc add dev DEV root handle 1: htb default 1",

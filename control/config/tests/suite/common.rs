@@ -21,6 +21,7 @@ pub(crate) fn file_with(heading: &str, keys: &[(&str, &str)]) -> String {
             format!("{link}\n[eal]\nlcores = {{ {} }}\n", lines(&[("main", "0"), ("workers", "[1]")], ", "))
         }
         "[engine]" => format!("{link}\n[engine]\n{}\n", lines(&[], "\n")),
+        "[api]" => format!("{link}\n[api]\n{}\n", lines(&[], "\n")),
         "[[link]]" => {
             let defaults = [("name", "\"home\""), ("a", "\"net_null0\""), ("b", "\"net_null1\"")];
             format!("[[link]]\n{}\n", lines(&defaults, "\n"))

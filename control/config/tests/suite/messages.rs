@@ -3,11 +3,11 @@
 use crate::common::{file_with, snapshot};
 use config::error::{Concern, Mistake};
 use config::schema::{
-    Change, DIRECTION, EAL, ENGINE, Key, Kind, LCORES, LINK, PORT, ROOT, RULE, Schema, Table,
+    API, Change, DIRECTION, EAL, ENGINE, Key, Kind, LCORES, LINK, PORT, ROOT, RULE, Schema, Table,
 };
 use config::tc::CakeOptions;
 
-const TABLES: [&Table; 8] = [&ROOT, &EAL, &LCORES, &ENGINE, &LINK, &PORT, &DIRECTION, &RULE];
+const TABLES: [&Table; 9] = [&ROOT, &EAL, &LCORES, &ENGINE, &API, &LINK, &PORT, &DIRECTION, &RULE];
 
 /// For each key of the schema, one file for each way in which its value can be wrong.
 #[test]
@@ -168,6 +168,10 @@ fn every_mistake_is_told() {
         eal("\"--no-huge -m 512\""),
         eal("\"512\", \"--no-huge=yes\", \"-m\""),
         format!("{link}[eal]\nlcores = {{ main = 0, workers = [1, 2, 1] }}\n"),
+        format!("{link}[api]\nlisten = \"0.0.0.0:9118\"\n"),
+        format!("{link}[api]\nlisten = \"[2001:db8::1]:9118\"\ntoken-file = \"/etc/weir/token\"\n"),
+        format!("{link}[api]\nlisten = \"127.0.0.1:9118\"\ntls-cert = \"/etc/weir/cert.pem\"\n"),
+        format!("{link}[api]\nlisten = \"192.0.2.1:9118\"\ntls-key = \"/etc/weir/key.pem\"\n"),
     ];
     let (mut told, mut seen) = (String::new(), Vec::new());
     for text in files {
@@ -213,6 +217,10 @@ fn every_concern_is_told() {
             link("\"net_null1\"")
         ),
         format!("{}[eal]\nlcores = {{ main = 1, workers = [1] }}\n", link("\"net_null1\"")),
+        format!(
+            "{}[api]\ntoken-file = \"/etc/weir/token\"\nallow-hosts = [\"shaper.example\"]\n",
+            link("\"net_null1\"")
+        ),
     ];
     let (mut told, mut seen) = (String::new(), Vec::new());
     for text in files {
@@ -367,6 +375,23 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
             "true",
         ],
         Kind::Selector => vec!["\"1\"", "\"0x1ff/3\"", "\"1/+3\"", "\"4/3\"", "3"],
+        Kind::Address => vec![
+            "9118",
+            "\"\"",
+            "\"9118\"",
+            "\":9118\"",
+            "\"127.0.0.1\"",
+            "\"::1:9118\"",
+            "\"localhost:9118\"",
+            "\"127.0.0.1:99999\"",
+            "\"http://127.0.0.1:9118\"",
+            "\"*:9118\"",
+            "true",
+        ],
+        Kind::File => vec!["\"\"", "\"token\"", "\"./token\"", "7", "[]"],
+        Kind::Hosts => {
+            vec!["\"localhost\"", "[1]", "[\"\"]", "[\"http://here\"]", "[\"here:80\"]", "[\"*\"]"]
+        }
         Kind::Strings => vec!["\"--no-huge\"", "[1]", "[[]]", "7"],
         Kind::Cpus => vec!["[]", "[-1]", "[1024]", "[\"0\"]", "[1.5]", "0"],
         Kind::Table(_) => vec!["5", "\"x\"", "[]", "1979-05-27"],
@@ -375,7 +400,7 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
     }
 }
 
-const MISTAKES: [&str; 25] = [
+const MISTAKES: [&str; 27] = [
     "Syntax",
     "UnknownKey",
     "Missing",
@@ -395,6 +420,8 @@ const MISTAKES: [&str; 25] = [
     "NothingForwarded",
     "NotBelow",
     "NotAbove",
+    "Without",
+    "Exposed",
     "CpuTwice",
     "EalReserved",
     "EalConflict",
@@ -425,6 +452,8 @@ fn variant(mistake: &Mistake) -> &'static str {
         Mistake::NothingForwarded => "NothingForwarded",
         Mistake::NotBelow(_) => "NotBelow",
         Mistake::NotAbove(_) => "NotAbove",
+        Mistake::Without(_) => "Without",
+        Mistake::Exposed(_) => "Exposed",
         Mistake::CpuTwice(_) => "CpuTwice",
         Mistake::EalReserved(_) => "EalReserved",
         Mistake::EalConflict(..) => "EalConflict",
@@ -434,13 +463,14 @@ fn variant(mistake: &Mistake) -> &'static str {
     }
 }
 
-const CONCERNS: [&str; 12] = [
+const CONCERNS: [&str; 13] = [
     "MtuMismatch",
     "BytesPerSecond",
     "WithoutBandwidth",
     "WithoutThreshold",
     "WithoutAuto",
     "WithoutGovernor",
+    "WithoutListen",
     "TargetBelowFrame",
     "MarkIgnored",
     "OneTin",
@@ -457,6 +487,7 @@ fn concern(concern: &Concern) -> &'static str {
         Concern::WithoutThreshold => "WithoutThreshold",
         Concern::WithoutAuto => "WithoutAuto",
         Concern::WithoutGovernor => "WithoutGovernor",
+        Concern::WithoutListen => "WithoutListen",
         Concern::TargetBelowFrame(_) => "TargetBelowFrame",
         Concern::MarkIgnored(..) => "MarkIgnored",
         Concern::OneTin => "OneTin",

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The largest flows and hosts of each direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowsReport {
+    /// When it was told, in seconds since 1970.
+    pub at: f64,
     /// The directions, in the order of the file.
     pub directions: Vec<DirectionFlows>,
 }

@@ -61,7 +61,19 @@ impl Device {
         let raw = self.raw_info()?;
         // SAFETY: the port is valid as long as `self` has not closed it.
         let node = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.id) };
-        Ok(PortInfo::new(&self.name, node, self.mac()?, &raw))
+        Ok(PortInfo { firmware: self.firmware(), ..PortInfo::new(&self.name, node, self.mac()?, &raw) })
+    }
+
+    /// What the driver says of the card's firmware, if anything.
+    fn firmware(&self) -> Option<String> {
+        let mut text = [0_u8; FIRMWARE_MAX];
+        // SAFETY: a valid port, and a buffer of the length that is given.
+        let ret =
+            unsafe { dpdk_sys::rte_eth_dev_fw_version_get(self.id, text.as_mut_ptr().cast(), text.len()) };
+        // What is longer than the buffer is not written, and its length returned.
+        let text = if ret == 0 { CStr::from_bytes_until_nul(&text).ok()? } else { return None };
+        let text = text.to_string_lossy().trim().to_owned();
+        (!text.is_empty()).then_some(text)
     }
 
     pub(super) fn configure(&mut self, config: &PortConfig, pool: &Mempool) -> Result<Configured, PortError> {
@@ -359,5 +371,8 @@ fn has_removal_interrupt(raw: &dpdk_sys::rte_eth_dev_info) -> bool {
 
 /// What ethdev sets where nothing else is asked for.
 const DEFAULT_MTU: u16 = 1500;
+
+/// Vendors' strings have up to a few dozen bytes.
+const FIRMWARE_MAX: usize = 128;
 
 const REMOVAL: dpdk_sys::rte_eth_event_type = dpdk_sys::RTE_ETH_EVENT_INTR_RMV;

@@ -14,6 +14,8 @@ pub struct PortInfo {
     pub device: String,
     /// The driver, for example `net_tap`.
     pub driver: String,
+    /// Version of the card's firmware, where the driver tells it.
+    pub firmware: Option<String>,
     /// NUMA node of the device, if it has one.
     pub node: Option<u32>,
     /// MAC address.
@@ -85,6 +87,7 @@ impl PortInfo {
             name: name.to_owned(),
             device: device_name(raw),
             driver: text(raw.driver_name),
+            firmware: None,
             node: u32::try_from(node).ok(),
             mac,
             if_index: raw.if_index,
@@ -114,6 +117,9 @@ impl fmt::Display for PortInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = self.node.map_or("any".to_owned(), |node| node.to_string());
         writeln!(f, "port {}: driver {}, MAC {}, NUMA node {node}", self.name, self.driver, self.mac)?;
+        if let Some(firmware) = &self.firmware {
+            writeln!(f, "  firmware {firmware}")?;
+        }
         writeln!(f, "  mtu {} to {}, longest frame {}", self.min_mtu, self.max_mtu, self.max_rx_pktlen)?;
         writeln!(f, "  rx queues {}, ring {}", self.max_rx_queues, self.rx_ring)?;
         writeln!(f, "  tx queues {}, ring {}", self.max_tx_queues, self.tx_ring)?;

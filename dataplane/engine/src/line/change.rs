@@ -38,9 +38,11 @@ pub enum ChangeError {
         /// What it said.
         cause: ParamError,
     },
-    /// The change before is still under way.
-    #[error("the change before is still under way")]
-    Busy,
+    /// The change before is still under way, or workers are still on the way back from it.
+    #[error(
+        "the worker on lcore {0} has not carried out what it was told before; nothing is changed until it has"
+    )]
+    Busy(u32),
 }
 
 /// A change under way.
@@ -62,8 +64,9 @@ impl Line {
     /// # Errors
     /// [`ChangeError`]: the line runs on as before.
     pub fn change(&mut self, generation: u64, plan: Plan) -> Result<(), ChangeError> {
-        if self.pending.is_some() {
-            return Err(ChangeError::Busy);
+        self.settle_change();
+        if let Some(lcore) = self.busy() {
+            return Err(ChangeError::Busy(lcore));
         }
         let changes = self.prepare(generation, &self.plan, &plan)?;
         // The way back can be built whenever the way there can.
@@ -81,6 +84,22 @@ impl Line {
     /// Takes in what workers have to say of the change under way: `Some` once all have taken it up, or
     /// one has refused it, and all are on the way back.
     pub fn changed(&mut self) -> Option<Result<(), ChangeError>> {
+        let refused = self.settle_change();
+        let pending = self.pending.as_ref()?;
+        if let Some(error) = refused {
+            return Some(Err(self.go_back(error)));
+        }
+        if self.busy().is_some() {
+            return None;
+        }
+        self.generation = pending.generation;
+        self.pending = None;
+        self.follow_plan();
+        Some(Ok(()))
+    }
+
+    /// Takes in, and frees, what has come back from workers; why one has refused.
+    pub(super) fn settle_change(&mut self) -> Option<ChangeError> {
         let mut refused = None;
         for worker in &mut self.workers {
             while let Some(change) = worker.control.changed() {
@@ -91,22 +110,18 @@ impl Line {
                 }
             }
         }
-        if let Some(error) = refused {
-            return self.pending.is_some().then(|| Err(self.go_back(error)));
-        }
-        if self.workers.iter().any(|worker| worker.changing > 0) {
-            return None;
-        }
-        let pending = self.pending.take()?;
-        self.generation = pending.generation;
-        self.follow_plan();
-        Some(Ok(()))
+        refused
+    }
+
+    /// A worker that has not sent back all that it was sent.
+    fn busy(&self) -> Option<u32> {
+        self.workers.iter().find(|worker| worker.changing > 0).map(|worker| worker.lcore)
     }
 
     /// Gives the change under way up: all workers are sent the way back, those too that have not taken it
     /// up yet.
     pub fn give_up_change(&mut self) -> Option<ChangeError> {
-        let stuck = self.workers.iter().find(|worker| worker.changing > 0)?.lcore;
+        let stuck = self.busy()?;
         self.pending.is_some().then(|| self.go_back(ChangeError::Stuck(stuck)))
     }
 
@@ -203,3 +218,6 @@ impl LineWorker {
         self.generation
     }
 }
+
+#[cfg(test)]
+mod tests;

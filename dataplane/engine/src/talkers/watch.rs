@@ -6,12 +6,13 @@ use crate::talkers::{SIDES, Sample, Side};
 use shaper::flow::key::FlowKey;
 use shaper::time::{Duration, Instant};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Follows one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     open: Window,
-    last: Option<Window>,
+    last: Option<Arc<Window>>,
     /// When the last sample ended, and what had been sent by then.
     seen: Option<(Instant, Tally)>,
 }
@@ -59,12 +60,12 @@ impl Watch {
             take_in(talkers, table);
         }
         if open.span >= LENGTH {
-            self.last = Some(core::mem::take(open));
+            self.last = Some(Arc::new(core::mem::take(open)));
         }
     }
 
     /// The last window that is complete.
-    pub fn last(&self) -> Option<&Window> {
+    pub fn last(&self) -> Option<&Arc<Window>> {
         self.last.as_ref()
     }
 }

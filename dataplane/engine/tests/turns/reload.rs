@@ -4,8 +4,9 @@
 use crate::frames::{self, udp};
 use crate::rig::{HOLD, Plan, Rig, ms};
 use allocation_counter::measure;
+use dpdk::Burst;
 use dpdk::testing::eal;
-use engine::change::{Change, DirectionChange, Target, Unchangeable};
+use engine::change::{Change, DirectionChange, MOVES, Target, Unchangeable};
 use engine::counters::Loss;
 use engine::mailbox::Command;
 use engine::plan::{DirectionPlan, GovernorPlan};
@@ -14,7 +15,7 @@ use shaper::flow::rules::Rule;
 use shaper::gso::Split;
 use shaper::packet::DropReason;
 use shaper::qdisc::cake::{AckFilter, Diffserv, FlowMode};
-use shaper::qdisc::{ParamError, Params, cake, fq_codel};
+use shaper::qdisc::{ParamError, Params, cake, fifo, fq_codel};
 use shaper::rate::{Limiter, Overhead};
 use shaper::rng::{Rng, SplitMix};
 use shaper::time::Duration;
@@ -84,22 +85,37 @@ fn vary(plan: &DirectionPlan, dice: &mut SplitMix) -> DirectionPlan {
     let mut plan = plan.clone();
     let mut below = |bound: u32| (dice.next_u32() % bound) as usize;
     let bandwidth = Some(mbit([800, 1_600, 3_200][below(3)]));
-    let overhead: Overhead = ["raw", "ethernet", "pppoe-ptm"][below(3)].parse().unwrap();
+    let overhead: Overhead = ["raw", "ethernet", "pppoe-ptm", "pppoa-vcmux mpu 96"][below(4)].parse().unwrap();
     let modes = [FlowMode::FlowBlind, FlowMode::SrcHost, FlowMode::Flows, FlowMode::TripleIsolate];
     let classes = [Diffserv::BestEffort, Diffserv::Diffserv3, Diffserv::Diffserv4, Diffserv::Diffserv8];
     match &mut plan.qdisc {
-        Params::Cake(cake) => match below(7) {
+        Params::Cake(cake) => match below(9) {
             0 => (cake.diffserv, cake.flow_mode) = (classes[below(4)], modes[below(4)]),
             1 => cake.diffserv = classes[below(4)],
             2 => cake.flow_mode = modes[below(4)],
             3 => cake.ack_filter = [AckFilter::Off, AckFilter::Aggressive][below(2)],
             4 => cake.fwmark = [0, 0xf][below(2)],
             5 => (cake.wash, cake.ingress) = (below(2) == 0, below(2) == 0),
+            6 => {
+                // Long enough that no delay counts.
+                cake.rtt = Duration::from_millis([1_000_000, 3_600_000][below(2)]);
+                cake.target = cake::Params::target_of(cake.rtt);
+            }
+            7 => cake.memlimit = Some([20, 32][below(2)] << 20),
             _ => (cake.bandwidth, cake.overhead) = (bandwidth, overhead),
         },
-        Params::FqCodel(fq_codel) => fq_codel.quantum = [300, 1_514][below(2)],
+        Params::FqCodel(fq_codel) => match below(4) {
+            0 => fq_codel.quantum = [300, 1_514][below(2)],
+            1 => (fq_codel.limit, fq_codel.memory_limit) = ([6_000, 10_240][below(2)], [20, 32][below(2)] << 20),
+            2 => (fq_codel.codel.ecn, fq_codel.drop_batch) = (below(2) == 0, [1, 64][below(2)]),
+            _ => {
+                fq_codel.codel.target = Duration::from_millis([10_000, 15_000][below(2)]);
+                fq_codel.codel.interval = Duration::from_millis([20_000, 30_000][below(2)]);
+            }
+        },
         Params::Fifo(_) => unreachable!("no lane has one"),
     }
+    plan.catch_up = [Limiter::CATCH_UP, Duration::from_millis(2)][below(2)];
     match below(4) {
         0 => plan.gro = !plan.gro,
         1 => plan.split = [Split::AUTO, Split::Always][below(2)],
@@ -160,12 +176,13 @@ fn a_thousand_changes_lose_and_reorder_nothing() {
     let mut streams = [Streams::default(), Streams::default()];
     let mut dice = SplitMix::new(5, 6);
     let (mut generation, mut under_way, mut now) = (0, false, ms(1));
-    let (mut turns_with_moves, mut least) = (0_u32, usize::MAX);
+    let (mut turns_with_moves, mut least, mut pages) = (0_u32, usize::MAX, 0);
     while generation < CHANGES || under_way {
         if !under_way && streams.iter().all(|stream| stream.inside >= QUEUED) {
             generation += 1;
             if let Some(bounds) = &mut settings[0].governor {
                 bounds.limit_min = dice.next_u32() % 10_000;
+                bounds.limit_max = 100_000 + dice.next_u32() % 100_000;
             }
             let mut directions = Vec::new();
             for (lane, settings) in settings.iter_mut().enumerate() {
@@ -173,6 +190,8 @@ fn a_thousand_changes_lose_and_reorder_nothing() {
                 directions.push(settings.change(lane, plan).unwrap());
             }
             rig.control.send(change(generation, directions)).unwrap();
+            // What comes next waits, and is not forgotten.
+            rig.control.send(Command::Report(Box::new(rig.page().next()))).unwrap();
             under_way = true;
             least = streams.iter().map(|stream| stream.inside).min().unwrap().min(least);
         }
@@ -181,12 +200,13 @@ fn a_thousand_changes_lose_and_reorder_nothing() {
         });
         assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0), "{allocated:?}");
         rig.check();
-        turns_with_moves += u32::from(rig.worker.directions()[0].egress().qdisc().is_moving());
+        turns_with_moves += u32::from(rig.worker.directions()[0].egress().qdisc().is_changing());
         if let Some(back) = rig.control.changed() {
             assert_eq!((back.generation, back.refused, under_way), (generation, None, true));
             assert_eq!(rig.page().generation, generation);
             under_way = false;
         }
+        pages += u64::from(rig.control.page().is_some());
         for (lane, stream) in rig.lanes.iter_mut().zip(&mut streams) {
             lane.each_sent(|mbuf| stream.came(mbuf.head()));
             while stream.inside < QUEUED + 32 && lane.inlet.len() < 32 {
@@ -200,6 +220,7 @@ fn a_thousand_changes_lose_and_reorder_nothing() {
         let sent: u32 = stream.seen.values().sum();
         assert!(sent > 100_000, "{sent} packets have passed lane {lane} meanwhile");
     }
+    assert!(pages >= CHANGES - 1, "{pages} statistics were sent meanwhile");
     assert!(least >= QUEUED && turns_with_moves > 10_000, "{least} {turns_with_moves}");
     rig.finish();
 }
@@ -260,25 +281,101 @@ fn what_the_discipline_cannot_take_is_refused_whole() {
     rig.finish();
 }
 
-/// The one change that costs packets says so.
+/// Sixty-four packets arrive in each turn, all of them behind those that are to move: they move on too.
 #[test]
-fn a_lower_limit_drops_what_exceeds_it_and_counts_it() {
+fn a_change_ends_though_its_busiest_flow_does_not() {
     let eal = eal();
-    let params = patient_fq_codel();
-    let mut rig = Rig::one(&eal, Plan { qdisc: Params::FqCodel(params), ..Plan::default() }.at(64_000));
-    let mut settings = Settings::new(Params::FqCodel(params), None);
-    (0..100).for_each(|seq| assert!(rig.lanes[0].feed(&udp(1, seq, 200, 0))));
-    rig.settle(ms(1));
-    let waiting = rig.waiting(0);
-    let less = Params::FqCodel(fq_codel::Params { limit: 10, ..params });
-    let plan = DirectionPlan { qdisc: less, ..settings.plan.clone() };
+    let slow = cake::Params { bandwidth: Some(mbit(1)), ..patient_cake() };
+    let mut rig = Rig::one(&eal, Plan { qdisc: Params::Cake(slow), mbufs: 16_383, ..Plan::default() });
+    let mut settings = Settings::new(Params::Cake(slow), None);
+    let mut seq = 0;
+    let mut feed = |rig: &mut Rig<'_>| {
+        for _ in 0..Burst::CAPACITY {
+            seq += 1;
+            assert!(rig.lanes[0].feed(&udp(1, seq, 200, 0)));
+        }
+    };
+    while rig.waiting(0) < QUEUED as u64 {
+        feed(&mut rig);
+        rig.turn(ms(1));
+    }
+    let best_effort = cake::Params { diffserv: Diffserv::BestEffort, ..slow };
+    let plan = DirectionPlan { qdisc: Params::Cake(best_effort), ..settings.plan.clone() };
     rig.control.send(change(1, vec![settings.change(0, plan).unwrap()])).unwrap();
+    for _ in 0..=QUEUED / MOVES + 3 * cake::MAX_TINS {
+        feed(&mut rig);
+        rig.turn(ms(1));
+    }
+    assert_eq!(rig.page().generation, 1);
+    assert!(!rig.worker.directions()[0].egress().qdisc().is_changing());
+    assert_eq!(rig.counters(0).losses.total().packets, 0);
+    rig.control.send(Command::Stop).unwrap();
     rig.turn(ms(1));
-    assert_eq!(rig.lost(0, Loss::Qdisc(DropReason::Change)) + rig.waiting(0), waiting);
+    assert!(rig.lanes[0].feed(&udp(1, 0, 200, 0)));
+    rig.turn(ms(1));
+    assert_eq!(rig.lanes[0].inlet.len(), 1, "other commands are taken again: it receives no more");
     rig.finish();
+}
+
+/// The one change that costs packets says so, and takes no turn longer than another.
+#[test]
+fn a_lower_limit_drops_what_exceeds_it_some_at_a_time_and_counts_it() {
+    let eal = eal();
+    let memory = ROOM * engine::pool::TRUESIZE;
+    let fifo = |limit| Params::Fifo(fifo::Params { limit, ..fifo::Params::default() });
+    let packets = |limit| Params::FqCodel(fq_codel::Params { limit, ..patient_fq_codel() });
+    let bytes = |memory_limit| Params::FqCodel(fq_codel::Params { memory_limit, ..patient_fq_codel() });
+    let slow = cake::Params { bandwidth: Some(mbit(1)), ..patient_cake() };
+    let memlimit = |memlimit| Params::Cake(cake::Params { memlimit: Some(memlimit), ..slow });
+    for (high, low) in [
+        (fifo(10_000), fifo(ROOM)),
+        (packets(10_000), packets(ROOM)),
+        (bytes(32 << 20), bytes(memory)),
+        (memlimit(32 << 20), memlimit(memory)),
+    ] {
+        let rate = (!matches!(high, Params::Cake(_))).then_some(1_000_000);
+        let mut rig =
+            Rig::one(&eal, Plan { qdisc: high, mbufs: 8_191, bits_per_sec: rate, ..Plan::default() });
+        let mut settings = Settings::new(high, None);
+        settings.plan.bandwidth = Some(mbit(1));
+        for flow in 0..QUEUED as u32 {
+            assert!(rig.lanes[0].feed(&udp(flow as u16 % 50, flow, 200, 0)));
+            if flow % 32 == 0 {
+                rig.turn(ms(1));
+            }
+        }
+        rig.settle(ms(1));
+        let before = rig.waiting(0);
+        let plan = DirectionPlan { qdisc: low, ..settings.plan.clone() };
+        rig.control.send(change(1, vec![settings.change(0, plan).unwrap()])).unwrap();
+        let lost = |rig: &Rig<'_>| rig.lost(0, Loss::Qdisc(DropReason::Change));
+        let mut turns = 0;
+        while rig.page().generation == 0 {
+            let so_far = lost(&rig);
+            let allocated = measure(|| {
+                rig.worker.turn(ms(1));
+            });
+            rig.check();
+            assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0), "{allocated:?}");
+            assert!(lost(&rig) - so_far <= MOVES as u64);
+            turns += 1;
+        }
+        assert!(turns >= (QUEUED - ROOM as usize) / MOVES, "{turns} {low:?}");
+        assert_eq!(rig.waiting(0), before - lost(&rig), "{low:?}");
+        // What waits for the ring already is not in the discipline any more.
+        let inside = rig.worker.directions()[0].egress().queued().packets;
+        assert_eq!(inside, u64::from(ROOM), "{low:?}");
+        // And the limit holds.
+        (0..50).for_each(|seq| assert!(rig.lanes[0].feed(&udp(60, seq, 200, 0))));
+        rig.settle(ms(1));
+        assert!(rig.worker.directions()[0].egress().queued().packets <= u64::from(ROOM), "{low:?}");
+        rig.finish();
+    }
 }
 
 /// Changes in the storm.
 const CHANGES: u64 = 1_000;
 /// Packets inside each lane when a change comes.
 const QUEUED: usize = 4_000;
+/// Packets that a lower limit leaves room for.
+const ROOM: u32 = 100;

@@ -104,13 +104,34 @@ impl<P> Fifo<P> {
         params: &Params,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Result<(), ParamError> {
+        self.begin(params);
+        self.proceed(usize::MAX, doomed);
+        Ok(())
+    }
+
+    /// The same, but leaves it to [`Fifo::proceed`] to drop what no longer fits.
+    pub fn begin(&mut self, params: &Params) {
         self.params = *params;
-        while self.len() > self.params.limit as usize || self.backlog > self.params.limit_bytes {
-            let Some((packet, waiting)) = self.take() else { break };
+    }
+
+    /// Drops at most `most` of the packets that a lower limit has left no room for; says how many.
+    pub fn proceed(&mut self, most: usize, doomed: &mut impl FnMut(P, DropReason)) -> usize {
+        let mut dropped = 0;
+        while dropped < most
+            && self.is_trimming()
+            && let Some((packet, waiting)) = self.take()
+        {
             self.stats.drop_change += 1;
             self.doom(packet, &waiting, DropReason::Change, doomed);
+            dropped += 1;
         }
-        Ok(())
+        dropped
+    }
+
+    /// Whether a lower limit is not reached yet: call [`Fifo::proceed`].
+    #[inline]
+    pub fn is_trimming(&self) -> bool {
+        self.len() > self.params.limit as usize || self.backlog > self.params.limit_bytes
     }
 
     /// Empties the queue; every packet is doomed as [`DropReason::Flush`].

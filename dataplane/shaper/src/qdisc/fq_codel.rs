@@ -83,6 +83,7 @@ pub struct Stats {
 #[derive(Debug)]
 pub struct FqCodel<P, C: Conformance = Weir> {
     params: Params,
+    limits: Limits,
     settings: codel::Settings<C>,
     slots: Slots<P>,
     flows: Vec<Flow<C>>,
@@ -91,6 +92,13 @@ pub struct FqCodel<P, C: Conformance = Weir> {
     old: List,
     stats: Stats,
     codel_stats: codel::Stats,
+}
+
+/// What may wait: `limit` and `memory_limit`, or more while a change has not lowered it to that yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    packets: usize,
+    memory: u64,
 }
 
 /// What one enqueue did.
@@ -121,6 +129,7 @@ impl<P, C: Conformance> FqCodel<P, C> {
         flows.resize_with(params.flows as usize, Flow::default);
         Ok(Self {
             params,
+            limits: Limits::of(&params),
             settings: codel::Settings::new(&params.codel),
             slots: Slots::new(slots),
             flows,
@@ -227,28 +236,68 @@ impl<P, C: Conformance> FqCodel<P, C> {
         params: &Params,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Result<(), ParamError> {
-        let mut params = params.checked()?;
-        if params.flows != self.params.flows {
-            return Err(ParamError::FlowsFixed { now: self.params.flows, asked: params.flows });
+        self.set(params)?;
+        self.limits = Limits::of(&self.params);
+        while self.exceeded().is_some() {
+            if C::FQ_CHANGE_DEQUEUES {
+                let Some(sent) = self.dequeue(now, doomed) else { break };
+                doomed(sent.packet, DropReason::Change);
+                self.stats.tell_parent(1, i64::from(sent.len));
+            } else if !self.drop_one(doomed) {
+                break;
+            }
         }
+        Ok(())
+    }
+
+    /// The same, but leaves it to [`FqCodel::proceed`] to drop what exceeds a lower limit. Meanwhile what
+    /// waits is the limit.
+    ///
+    /// # Errors
+    /// As [`FqCodel::change`].
+    pub fn begin(&mut self, params: &Params) -> Result<(), ParamError> {
+        self.set(params)?;
+        self.limits = self.limits_now();
+        Ok(())
+    }
+
+    /// Drops at most `most` of the packets that a lower limit has left no room for; says how many.
+    pub fn proceed(&mut self, most: usize, doomed: &mut impl FnMut(P, DropReason)) -> usize {
+        let mut dropped = 0;
+        while dropped < most && self.is_trimming() && self.drop_one(doomed) {
+            dropped += 1;
+            self.limits = self.limits_now();
+        }
+        self.limits = self.limits_now();
+        dropped
+    }
+
+    /// Whether a lower limit is not reached yet: call [`FqCodel::proceed`].
+    #[inline]
+    pub fn is_trimming(&self) -> bool {
+        self.limits != Limits::of(&self.params)
+    }
+
+    fn set(&mut self, params: &Params) -> Result<(), ParamError> {
+        let mut params = params.checked()?;
+        params.replaces(&self.params)?;
         params.handle = self.params.handle;
         params.codel.mtu = self.params.codel.mtu;
         self.params = params;
         self.settings = codel::Settings::new(&params.codel);
-        while self.exceeded().is_some() {
-            let cut = if C::FQ_CHANGE_DEQUEUES {
-                self.dequeue(now, doomed).map(|sent| {
-                    doomed(sent.packet, DropReason::Change);
-                    sent.len
-                })
-            } else {
-                let victim = self.longest.find();
-                self.line(victim).and_then(|mut line| line.drop_head(DropReason::Change, doomed))
-            };
-            let Some(len) = cut else { break };
-            self.stats.tell_parent(1, i64::from(len));
-        }
         Ok(())
+    }
+
+    /// The limits asked for, or what waits if that is more.
+    fn limits_now(&self) -> Limits {
+        let asked = Limits::of(&self.params);
+        Limits { packets: asked.packets.max(self.len()), memory: asked.memory.max(self.stats.memory_usage) }
+    }
+
+    fn drop_one(&mut self, doomed: &mut impl FnMut(P, DropReason)) -> bool {
+        let victim = self.longest.find();
+        let dropped = self.line(victim).and_then(|mut line| line.drop_head(DropReason::Change, doomed));
+        dropped.inspect(|len| self.stats.tell_parent(1, i64::from(*len))).is_some()
     }
 
     /// Empties all queues and forgets CoDel's state; every packet is doomed as
@@ -371,9 +420,9 @@ impl<P, C: Conformance> FqCodel<P, C> {
     /// The limit that is exceeded, by the name of its drops.
     #[inline]
     fn exceeded(&self) -> Option<DropReason> {
-        if self.stats.memory_usage > u64::from(self.params.memory_limit) {
+        if self.stats.memory_usage > self.limits.memory {
             Some(DropReason::OverMemory)
-        } else if self.len() > self.params.limit as usize {
+        } else if self.len() > self.limits.packets {
             Some(DropReason::OverLimit)
         } else {
             None
@@ -412,6 +461,12 @@ impl<P, C: Conformance> FqCodel<P, C> {
             longest: &mut self.longest,
             stats: &mut self.stats,
         })
+    }
+}
+
+impl Limits {
+    fn of(params: &Params) -> Self {
+        Self { packets: params.limit as usize, memory: params.memory_limit.into() }
     }
 }
 

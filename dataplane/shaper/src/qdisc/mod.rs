@@ -201,8 +201,9 @@ impl<P> Qdisc<P> {
         }
     }
 
-    /// Sets new parameters while packets wait, without allocating or freeing: see
-    /// [`cake::Cake::begin`]. What must go because a limit is lower now goes at once.
+    /// Sets new parameters while packets wait, without allocating or freeing: see [`cake::Cake::begin`].
+    /// What waits where it does not belong any more, or exceeds a limit that is lower now, is left to
+    /// [`Qdisc::proceed`].
     ///
     /// # Errors
     /// A parameter out of range or not changeable; then nothing was changed.
@@ -211,44 +212,47 @@ impl<P> Qdisc<P> {
         now: Instant,
         params: &Params,
         tables: &mut cake::Tables,
-        doomed: &mut impl FnMut(P, DropReason),
     ) -> Result<(), ParamError> {
         match (self, params) {
-            (Self::Cake(cake), Params::Cake(params)) => {
-                cake.begin(now, params, tables);
-                Ok(())
-            }
-            (own, params) => own.change(now, params, doomed),
+            (Self::Cake(cake), Params::Cake(params)) => cake.begin(now, params, tables),
+            (Self::FqCodel(fq_codel), Params::FqCodel(params)) => return fq_codel.begin(params),
+            (Self::Fifo(fifo), Params::Fifo(params)) => fifo.begin(params),
+            _ => return Err(ParamError::OtherDiscipline),
         }
+        Ok(())
     }
 
-    /// Moves at most `most` packets that wait where they do not belong since a change: see
-    /// [`cake::Cake::proceed`].
+    /// Goes on with a change: moves and drops some `most` packets, and says how many. `read` reads a
+    /// packet again as if it arrived now; those that exceed a limit are doomed as
+    /// [`DropReason::Change`]. See [`cake::Cake::proceed`].
     pub fn proceed<'a>(
         &mut self,
         now: Instant,
         most: usize,
         read: &mut impl FnMut(&P) -> Arrival<'a>,
+        doomed: &mut impl FnMut(P, DropReason),
     ) -> usize {
         match self {
-            Self::Fifo(_) | Self::FqCodel(_) => 0,
-            Self::Cake(cake) => cake.proceed(now, most, read),
+            Self::Fifo(fifo) => fifo.proceed(most, doomed),
+            Self::FqCodel(fq_codel) => fq_codel.proceed(most, doomed),
+            Self::Cake(cake) => cake.proceed(now, most, read, doomed),
         }
     }
 
-    /// Whether packets wait where they do not belong since a change.
+    /// Whether a change has left packets where they do not belong, or more than may wait.
     #[inline]
-    pub fn is_moving(&self) -> bool {
+    pub fn is_changing(&self) -> bool {
         match self {
-            Self::Fifo(_) | Self::FqCodel(_) => false,
-            Self::Cake(cake) => cake.is_moving(),
+            Self::Fifo(fifo) => fifo.is_trimming(),
+            Self::FqCodel(fq_codel) => fq_codel.is_trimming(),
+            Self::Cake(cake) => cake.is_changing(),
         }
     }
 
-    /// Hands what a change has replaced to `tables`, once all has moved; `false` before.
+    /// Hands what a change has replaced to `tables`, once it is done; `false` before.
     pub fn finish(&mut self, tables: &mut cake::Tables) -> bool {
         match self {
-            Self::Fifo(_) | Self::FqCodel(_) => true,
+            Self::Fifo(_) | Self::FqCodel(_) => !self.is_changing(),
             Self::Cake(cake) => cake.finish(tables),
         }
     }

@@ -11,6 +11,8 @@ use hwtests::process::{Process, Signal, command, require, typed};
 use hwtests::stats::median;
 use serde::Deserialize;
 
+use crate::scrape::scrape;
+
 /// A program and how to read it.
 pub(crate) enum Source {
     /// `dpdk-testpmd` forwarding between two net_null ports on one lcore: Mpps of both ports together.
@@ -23,6 +25,8 @@ pub(crate) enum Source {
     /// A program that takes a case and a number of packets, under callgrind: what each case takes more than the
     /// first, per packet.
     Instructions { name: &'static str, program: PathBuf, without: &'static str, cases: &'static [Case] },
+    /// A running weir, asked for its metrics.
+    Scrape { name: &'static str, weir: PathBuf },
 }
 
 /// A case of [`Source::Instructions`]: the argument, and the name of its row.
@@ -67,6 +71,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
                 ("gate_status", "descriptor_status_instructions"),
             ],
         },
+        Source::Scrape { name: "bench.metrics", weir: folder.join("weir") },
     ]
 }
 
@@ -76,7 +81,8 @@ impl Source {
             Self::Testpmd { name }
             | Self::Mpps { name, .. }
             | Self::Rows { name, .. }
-            | Self::Instructions { name, .. } => name,
+            | Self::Instructions { name, .. }
+            | Self::Scrape { name, .. } => name,
         }
     }
 
@@ -89,7 +95,10 @@ impl Source {
     pub(crate) fn require(&self) -> Result<()> {
         match self {
             Self::Testpmd { .. } => require(&[("dpdk-testpmd", "dpdk"), ("stdbuf", "coreutils")]),
-            Self::Mpps { program, .. } | Self::Rows { program, .. } | Self::Instructions { program, .. } => {
+            Self::Mpps { program, .. }
+            | Self::Rows { program, .. }
+            | Self::Instructions { program, .. }
+            | Self::Scrape { weir: program, .. } => {
                 if self.is_exact() {
                     require(&[("valgrind", "valgrind")])?;
                 }
@@ -122,6 +131,11 @@ impl Source {
                 run
             }
             Self::Instructions { program, without, .. } => callgrind(program, without, MANY),
+            Self::Scrape { weir, .. } => {
+                let mut run = command(weir);
+                run.args(["run", "bench.toml"]);
+                run
+            }
         }
     }
 
@@ -149,6 +163,7 @@ impl Source {
                 };
                 cases.iter().map(more).collect()
             }
+            Self::Scrape { name, weir } => scrape(name, weir, seconds, interrupt),
         }
     }
 }

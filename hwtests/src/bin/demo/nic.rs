@@ -68,6 +68,7 @@ pub(crate) fn run(
         weir: Path::new(""),
         allowed_ports: &[],
         interrupt,
+        ports: Vec::new(),
         say: &mut |what| teller.say(plan, what),
     };
     let seen = model_bed::load(&mut run, &card, &[(STREAMS, None)])?;

@@ -4,6 +4,7 @@ set -eu
 to_vfio() {
     for card; do
         echo vfio-pci >"/sys/bus/pci/devices/$card/driver_override"
+        [ ! -e "/sys/bus/pci/devices/$card/driver" ] || echo "$card" >"/sys/bus/pci/devices/$card/driver/unbind"
         echo "$card" >/sys/bus/pci/drivers_probe
         [ -e "/sys/bus/pci/drivers/vfio-pci/$card" ] || { echo "vfio-pci does not take $card"; exit 1; }
     done

@@ -2,7 +2,6 @@
 to_vfio "$PORT" "$WITNESS"
 echo "weir probe"
 weir probe "$PORT" >/tmp/report/weir.txt
-weir probe "$PORT" --json >/tmp/report/weir.json
 for what in completions segments; do
     echo "checking $what"
     nic-check "$what" "$PORT" "$WITNESS" --eal=--in-memory >"/tmp/report/$what"

@@ -4,6 +4,7 @@
 //! `moving`, some at a time.
 
 use super::ack_filter::Acks;
+use super::enqueue::Losses;
 use super::moving::{Old, Tables};
 use super::overflow::{Backlogs, QueueId};
 use super::rate::{ByteTime, LOWEST_RATE};
@@ -35,12 +36,38 @@ impl<P, C: Conformance> Cake<P, C> {
 
     /// Sets new parameters while packets wait, without allocating or freeing: `tables` has what
     /// [`Tables::between`] has made for this change, and takes what is not needed any more. Packets
-    /// that wait and have another place now are left to [`Cake::proceed`].
+    /// that wait and have another place now, or exceed a memory limit that is lower now, are left to
+    /// [`Cake::proceed`].
     ///
-    /// An earlier change must have been carried out: [`Cake::is_moving`].
+    /// An earlier change must have been carried out: [`Cake::is_changing`].
     pub fn begin(&mut self, now: Instant, params: &Params, tables: &mut Tables<C>) {
         self.set(now, params, tables);
         self.configure(now);
+        self.lower_memory_limit();
+    }
+
+    /// Drops at most `most` packets that a lower memory limit has left no room for; says how many.
+    pub(super) fn trim(
+        &mut self,
+        now: Instant,
+        most: usize,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> usize {
+        let asked = u64::from(self.shared.memory_asked());
+        let mut losses = Losses::default();
+        while (losses.packets as usize) < most
+            && self.shared.memory > asked
+            && self.lose_one(now, None, &mut losses, doomed)
+        {}
+        self.shared.tell_parent(losses.packets.into(), losses.bytes.into());
+        self.lower_memory_limit();
+        losses.packets as usize
+    }
+
+    /// The memory limit is what was asked for, or what is occupied if that is more.
+    fn lower_memory_limit(&mut self) {
+        let occupied = u32::try_from(self.shared.memory).unwrap_or(u32::MAX);
+        self.shared.memory_limit = self.shared.memory_asked().max(occupied);
     }
 
     /// All of a change but rates and packets.
@@ -110,7 +137,7 @@ impl<P, C: Conformance> Cake<P, C> {
         if !C::CAKE_DEFICIT_SPENT_SHAPED && old.is_unlimited() != self.shared.byte_time.is_unlimited() {
             self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
         }
-        self.shared.memory_limit = memory_limit::<C>(&self.shared.params);
+        self.shared.memory_limit = self.shared.memory_asked();
     }
 
     fn reconfigure(&mut self, now: Instant, doomed: &mut impl FnMut(P, DropReason)) {
@@ -166,6 +193,11 @@ impl<P, C: Conformance> Cake<P, C> {
 }
 
 impl<P, C: Conformance> Shared<P, C> {
+    /// The memory limit by the parameters.
+    pub(super) fn memory_asked(&self) -> u32 {
+        memory_limit::<C>(&self.params)
+    }
+
     /// Records for the ACK filter, where it is on or a later change can look back at what came before.
     pub(super) fn provide_acks(&mut self) {
         if self.params.ack_filter != AckFilter::Off || C::CAKE_CHANGE_IN_PLACE {

@@ -41,9 +41,9 @@ struct Sum {
 
 /// What overflow took.
 #[derive(Clone, Copy, Default)]
-struct Losses {
-    packets: u32,
-    bytes: u32,
+pub(super) struct Losses {
+    pub(super) packets: u32,
+    pub(super) bytes: u32,
     /// A victim was the queue of the arriving packet.
     own: bool,
 }
@@ -84,7 +84,7 @@ impl<P, C: Conformance> Cake<P, C> {
         let id = place.id;
         let mut losses = Losses::default();
         if self.shared.slots.is_full() {
-            self.lose_one(now, id, &mut losses, doomed);
+            self.lose_one(now, Some(id), &mut losses, doomed);
         }
         let queued = match pieces.next() {
             None => {
@@ -102,7 +102,7 @@ impl<P, C: Conformance> Cake<P, C> {
         }
         let shared = &mut self.shared;
         shared.counters.memory_max = shared.counters.memory_max.max(shared.memory);
-        while self.shared.is_over_memory() && self.lose_one(now, id, &mut losses, doomed) {}
+        while self.shared.is_over_memory() && self.lose_one(now, Some(id), &mut losses, doomed) {}
         place.result(self.shared.report(losses, queued))
     }
 
@@ -147,7 +147,7 @@ impl<P, C: Conformance> Cake<P, C> {
             if self.shared.slots.is_full() {
                 self.shared.account(&mut self.tins[id.tin()], id, sum, 0);
                 entered.add(core::mem::take(&mut sum));
-                self.lose_one(now, id, losses, doomed);
+                self.lose_one(now, Some(id), losses, doomed);
             }
             let (tin, shared) = (&mut self.tins[id.tin()], &mut self.shared);
             let Some(slot) = shared.append(tin, now, place, piece, &mut sum, doomed) else { continue };
@@ -176,11 +176,12 @@ impl<P, C: Conformance> Cake<P, C> {
         }
     }
 
-    /// One packet of the longest queue is lost, as memory is short. False when there is none.
-    fn lose_one(
+    /// One packet of the longest queue is lost, as memory is short since one has `arrived`, or since less is
+    /// allowed. False when there is none.
+    pub(super) fn lose_one(
         &mut self,
         now: Instant,
-        arrived: QueueId,
+        arrived: Option<QueueId>,
         losses: &mut Losses,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> bool {
@@ -196,20 +197,22 @@ impl<P, C: Conformance> Cake<P, C> {
         if shared.params.ingress {
             shared.charge_drop(tin, victim, waiting.adjusted, now);
         }
-        let charged = if C::CAKE_OVERFLOW_CHARGES_ARRIVAL { arrived } else { victim };
-        self.tins[charged.tin()].stats.drop_overlimit += 1;
+        if let Some(arrived) = arrived {
+            let charged = if C::CAKE_OVERFLOW_CHARGES_ARRIVAL { arrived } else { victim };
+            self.tins[charged.tin()].stats.drop_overlimit += 1;
+        }
         losses.packets += 1;
         losses.bytes = losses.bytes.wrapping_add(waiting.len);
-        doomed(packet, DropReason::Overflow);
+        doomed(packet, if arrived.is_some() { DropReason::Overflow } else { DropReason::Change });
         true
     }
 
     /// The queue to lose a packet; an empty one means that the heap was out of order.
     #[inline]
-    fn longest(&mut self, arrived: QueueId, losses: &mut Losses) -> Option<QueueId> {
+    fn longest(&mut self, arrived: Option<QueueId>, losses: &mut Losses) -> Option<QueueId> {
         for _ in 0..2 {
             let victim = self.shared.backlogs.longest()?;
-            losses.own |= victim == arrived;
+            losses.own |= arrived == Some(victim);
             if !self.tins[victim.tin()].flows[victim.queue()].queue.is_empty() {
                 return Some(victim);
             }

@@ -38,6 +38,8 @@ pub(super) struct Old<C> {
     pub(super) diffserv: Diffserv,
     /// Queues before this one are empty for good.
     at: usize,
+    /// Packets queued here since the last were moved.
+    arrived: usize,
 }
 
 impl<C: Conformance> Tables<C> {
@@ -60,7 +62,7 @@ impl<C: Conformance> Tables<C> {
 
 impl<C: Conformance> Old<C> {
     pub(super) fn new(tins: Box<[Tin<C>]>, backlogs: Backlogs<C>, diffserv: Diffserv) -> Self {
-        Self { tins, backlogs, diffserv, at: 0 }
+        Self { tins, backlogs, diffserv, at: 0, arrived: 0 }
     }
 
     fn is_empty(&self) -> bool {
@@ -97,21 +99,30 @@ impl<C: Conformance> Old<C> {
 }
 
 impl<P, C: Conformance> Cake<P, C> {
-    /// Whether packets wait where they do not belong any more: call [`Cake::proceed`].
+    /// Whether packets wait where they do not belong any more, or more than the memory limit allows: call
+    /// [`Cake::proceed`].
     #[inline]
-    pub fn is_moving(&self) -> bool {
+    pub fn is_changing(&self) -> bool {
+        self.is_moving() || self.shared.memory_limit != self.shared.memory_asked()
+    }
+
+    fn is_moving(&self) -> bool {
         self.old.as_ref().is_some_and(|old| !old.is_empty())
     }
 
-    /// Moves at most `most` packets to where they belong now, after looking at some hundreds of queues at
-    /// most, and says how many it moved. `read` reads a packet again as if it arrived now.
+    /// Moves at most `most` packets to where they belong now, and as many more as have come to wait
+    /// behind such ones since the last call, so that it comes to an end whatever arrives. It looks at some
+    /// hundreds of queues at most. Once all have moved, drops at most `most` that exceed the memory limit.
+    /// Says how many it moved or dropped. `read` reads a packet again as if it arrived now.
     pub fn proceed<'a>(
         &mut self,
         now: Instant,
         most: usize,
         read: &mut impl FnMut(&P) -> Arrival<'a>,
+        doomed: &mut impl FnMut(P, DropReason),
     ) -> usize {
-        let Some(mut old) = self.old.take() else { return 0 };
+        let Some(mut old) = self.old.take_if(|old| !old.is_empty()) else { return self.trim(now, most, doomed) };
+        let most = most.saturating_add(core::mem::take(&mut old.arrived));
         let (mut moved, mut patience) = (0, LOOKED_AT);
         while moved < most
             && let Some(id) = old.next(&mut patience)
@@ -123,9 +134,9 @@ impl<P, C: Conformance> Cake<P, C> {
         moved
     }
 
-    /// Hands what the change has replaced to `tables`, once all has moved; `false` before.
+    /// Hands what the change has replaced to `tables`, once it is done; `false` before.
     pub fn finish(&mut self, tables: &mut Tables<C>) -> bool {
-        if self.is_moving() {
+        if self.is_changing() {
             return false;
         }
         tables.tins = self.old.take().map(|old| (old.tins, old.backlogs));
@@ -210,7 +221,7 @@ impl<P, C: Conformance> Cake<P, C> {
                 doomed(packet, DropReason::Overflow);
                 continue;
             }
-            queued += 1;
+            (queued, old.arrived) = (queued + 1, old.arrived + 1);
             (stats.sent_packets, stats.sent_bytes) =
                 (stats.sent_packets + 1, stats.sent_bytes + u64::from(waiting.len));
             tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(waiting.len);
@@ -323,8 +334,9 @@ mod tests {
 
         fn proceed(&mut self, most: usize) -> usize {
             let arrivals = &self.arrivals;
-            let moved = self.cake.proceed(self.now, most, &mut |id| arrivals[*id as usize]);
-            assert!(moved <= most);
+            let doomed = &mut self.doomed;
+            let read = &mut |id: &u32| arrivals[*id as usize];
+            let moved = self.cake.proceed(self.now, most, read, &mut |id, _| doomed.push(id));
             self.check();
             moved
         }
@@ -403,7 +415,7 @@ mod tests {
         let mut tables = Tables::between(&Params::default(), &new, false, 512);
         bench.cake.begin(bench.now, &new, &mut tables);
         assert!((1..=10).contains(&bench.proceed(10)));
-        assert!(bench.cake.is_moving() && !bench.cake.finish(&mut tables));
+        assert!(bench.cake.is_changing() && !bench.cake.finish(&mut tables));
         let doomed = &mut bench.doomed;
         bench.cake.flush(&mut |id, _| doomed.push(id));
         bench.check();

@@ -1,0 +1,299 @@
+//! Where those who answer clients meet the control loop: a bounded channel that the loop empties once a tick.
+//!
+//! All who ask within one tick get the same [`Snapshot`]. The loop sends its answers without waiting, and
+//! does nothing for those who have gone meanwhile.
+
+use crate::events::Event;
+use crate::observe::flows::Talking;
+use crate::report::Report;
+use config::model::Config;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use toml::Value;
+
+/// All that is known of an instance at one time. It is shared by those who ask, and never changes.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// When it was taken, in seconds since 1970.
+    pub at: f64,
+    /// The statistics.
+    pub report: Report,
+    /// Who sent most of late.
+    pub talking: Vec<Talking>,
+    /// What it runs by.
+    pub config: Arc<Config>,
+    /// Which change that came with; 0 at the start.
+    pub generation: u64,
+    /// What has happened, oldest first.
+    pub events: Arc<VecDeque<Event>>,
+}
+
+/// A change that is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Take up the changed file.
+    Reload {
+        /// Only tell what would change.
+        dry_run: bool,
+    },
+    /// Change some values, all or none.
+    Set {
+        /// The values, at least one.
+        settings: Vec<Setting>,
+        /// Set them back after this time.
+        span: Option<Duration>,
+        /// Only tell what would change.
+        dry_run: bool,
+    },
+}
+
+/// A value that is to change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The key as people write it: `home.down.bandwidth`, `down.bandwidth`, `engine.poll`.
+    pub path: String,
+    /// Its value; none: its default.
+    pub value: Option<Value>,
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// What runs now.
+    pub generation: u64,
+    /// Each key with its old and new value.
+    pub changes: Vec<String>,
+    /// The same for people.
+    pub text: String,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Whose fault it is.
+    pub why: Why,
+    /// The reason, for people.
+    pub text: String,
+}
+
+/// Whose fault it is that nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// What was asked for is wrong.
+    Wrong,
+    /// It needs a restart.
+    Restart,
+    /// The workers did not take it up.
+    Failed,
+}
+
+/// What the control loop can do for those who ask.
+pub trait Clerk {
+    /// All that is known now.
+    fn snapshot(&mut self) -> Snapshot;
+
+    /// Does what `who` asks for.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    fn carry_out(&mut self, request: &Request, who: &str) -> Result<Done, Refusal>;
+}
+
+/// The control loop's side.
+#[derive(Debug)]
+pub struct Desk(mpsc::Receiver<Ask>);
+
+/// The side of those who answer clients.
+#[derive(Clone, Debug)]
+pub struct Bell(mpsc::Sender<Ask>);
+
+/// The control loop is busy for longer than a client waits, or has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct NoAnswer;
+
+#[derive(Debug)]
+enum Ask {
+    Snapshot(oneshot::Sender<Arc<Snapshot>>),
+    Carry(Request, String, oneshot::Sender<Result<Done, Refusal>>),
+}
+
+/// A desk and the bell to ring there.
+pub fn desk() -> (Desk, Bell) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    (Desk(receiver), Bell(sender))
+}
+
+impl Desk {
+    /// Has `clerk` do what was asked for since the last call, a bounded part of it.
+    pub fn serve(&mut self, clerk: &mut impl Clerk) {
+        let mut curious = Vec::new();
+        for _ in 0..WAITING {
+            match self.0.try_recv() {
+                Ok(Ask::Snapshot(reply)) => curious.push(reply),
+                // Whoever was told that it takes too long must not find it done later.
+                Ok(Ask::Carry(_, _, reply)) if reply.is_closed() => {}
+                Ok(Ask::Carry(request, who, reply)) => {
+                    let _ = reply.send(clerk.carry_out(&request, &who));
+                }
+                Err(_) => break,
+            }
+        }
+        curious.retain(|reply| !reply.is_closed());
+        if !curious.is_empty() {
+            let snapshot = Arc::new(clerk.snapshot());
+            curious.into_iter().for_each(|reply| drop(reply.send(snapshot.clone())));
+        }
+    }
+}
+
+impl Bell {
+    /// All that is known.
+    ///
+    /// # Errors
+    /// The control loop does not answer.
+    pub async fn snapshot(&self) -> Result<Arc<Snapshot>, NoAnswer> {
+        self.ring(SNAPSHOT_WITHIN, Ask::Snapshot).await
+    }
+
+    /// Has `request` carried out.
+    ///
+    /// # Errors
+    /// The control loop does not answer.
+    pub async fn carry_out(&self, request: Request, who: &str) -> Result<Result<Done, Refusal>, NoAnswer> {
+        self.ring(CHANGE_WITHIN, |reply| Ask::Carry(request, who.to_owned(), reply)).await
+    }
+
+    async fn ring<T>(
+        &self,
+        patience: Duration,
+        ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+    ) -> Result<T, NoAnswer> {
+        let answer = async {
+            let (reply, answer) = oneshot::channel();
+            self.0.send(ask(reply)).await.map_err(|_| NoAnswer)?;
+            answer.await.map_err(|_| NoAnswer)
+        };
+        timeout(patience, answer).await.unwrap_or(Err(NoAnswer))
+    }
+}
+
+impl Refusal {
+    /// What was asked for is wrong.
+    pub fn wrong(error: &anyhow::Error) -> Self {
+        Self { why: Why::Wrong, text: format!("{error:#}") }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(Value::String(text)) => write!(f, "{} {text}", self.path),
+            Some(value) => write!(f, "{} {value}", self.path),
+            None => write!(f, "{} to its default", self.path),
+        }
+    }
+}
+
+/// Asks that wait for a tick, and what one tick does at most. More have to wait at the bell.
+const WAITING: usize = 64;
+
+/// How long an asker waits for statistics: many ticks.
+const SNAPSHOT_WITHIN: Duration = Duration::from_secs(4);
+
+/// How long one waits for a change: longer than the control loop waits for its workers.
+const CHANGE_WITHIN: Duration = Duration::from_secs(12);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts what it is asked.
+    #[derive(Default)]
+    struct Counting {
+        snapshots: u32,
+        carried: Vec<String>,
+    }
+
+    impl Clerk for Counting {
+        fn snapshot(&mut self) -> Snapshot {
+            self.snapshots += 1;
+            let config =
+                config::parse("test", "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n");
+            Snapshot {
+                at: 0.0,
+                report: Report::default(),
+                talking: Vec::new(),
+                config: Arc::new(config.unwrap().config),
+                generation: 0,
+                events: Arc::default(),
+            }
+        }
+
+        fn carry_out(&mut self, _: &Request, who: &str) -> Result<Done, Refusal> {
+            self.carried.push(who.to_owned());
+            Ok(Done { generation: 1, changes: Vec::new(), text: String::new() })
+        }
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn all_who_ask_within_a_tick_get_the_same_snapshot() {
+        block_on(async {
+            let (mut desk, bell) = desk();
+            let mut clerk = Counting::default();
+            let asked: Vec<_> = (0..10)
+                .map(|_| {
+                    let bell = bell.clone();
+                    tokio::spawn(async move { bell.snapshot().await.unwrap() })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            desk.serve(&mut clerk);
+            assert_eq!(clerk.snapshots, 1);
+            let mut seen = Vec::new();
+            for answer in asked {
+                seen.push(answer.await.unwrap());
+            }
+            assert!(seen.iter().all(|snapshot| Arc::ptr_eq(snapshot, &seen[0])));
+            desk.serve(&mut clerk);
+            assert_eq!(clerk.snapshots, 1, "nobody asked again");
+        });
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_done() {
+        block_on(async {
+            let (mut desk, bell) = desk();
+            let mut clerk = Counting::default();
+            for (who, waits) in [("gone", false), ("here", true)] {
+                let asking = bell.clone();
+                let asked = tokio::spawn(async move {
+                    asking.carry_out(Request::Reload { dry_run: false }, who).await.unwrap().unwrap()
+                });
+                tokio::task::yield_now().await;
+                if !waits {
+                    asked.abort();
+                    tokio::task::yield_now().await;
+                }
+                desk.serve(&mut clerk);
+                assert_eq!(asked.await.is_ok(), waits);
+            }
+            assert_eq!(clerk.carried, ["here"]);
+            drop(desk);
+            assert!(bell.snapshot().await.is_err(), "the loop has ended");
+        });
+    }
+}

@@ -1,0 +1,310 @@
+//! Which path is answered by what.
+
+use super::desk::{Bell, Request, Setting, Snapshot};
+use super::fault::Fault;
+use super::serve::Peer;
+use crate::ask::seconds;
+use crate::events::Event;
+use crate::observe;
+use crate::page;
+use crate::report::{PortReport, TxQueueReport, WorkerReport};
+use crate::telemetry::metrics;
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, patch, post};
+use axum::{Extension, Router};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::{StatusCode, Uri};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use toml::Value;
+
+/// Every path with what answers it. `openapi.json` has all of them.
+fn routes() -> Vec<(&'static str, MethodRouter<Bell>)> {
+    vec![
+        ("/", get(page)),
+        ("/healthz", get(healthz)),
+        ("/metrics", get(prometheus)),
+        ("/v1/config", get(config).merge(patch(change))),
+        ("/v1/events", get(events)),
+        ("/v1/flows", get(flows)),
+        ("/v1/governor", get(governor)),
+        ("/v1/lcores", get(lcores)),
+        ("/v1/ports", get(ports)),
+        ("/v1/reload", post(reload)),
+        ("/v1/stats", get(stats)),
+    ]
+}
+
+/// All of them, for those that `bell` rings for.
+pub fn router(bell: Bell) -> Router {
+    let add = |router: Router<Bell>, (path, methods)| router.route(path, methods);
+    routes()
+        .into_iter()
+        .fold(Router::new(), add)
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(bell)
+}
+
+/// What is known now, for a handler's arguments.
+pub async fn snapshot(bell: &Bell) -> Result<Arc<Snapshot>, Fault> {
+    Ok(bell.snapshot().await?)
+}
+
+/// A document, indented: people read it as often as programs do.
+///
+/// # Errors
+/// It cannot be written, which is a fault of weir.
+pub fn json(document: &impl Serialize) -> Result<Response, Fault> {
+    let mut text = serde_json::to_vec_pretty(document)
+        .map_err(|error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    text.push(b'\n');
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+async fn stats(State(bell): State<Bell>) -> Result<Response, Fault> {
+    json(&snapshot(&bell).await?.report)
+}
+
+/// Alive is who still answers, and whose workers have sent their statistics or were waited for.
+async fn healthz(State(bell): State<Bell>) -> Result<Response, Fault> {
+    snapshot(&bell).await?;
+    Ok("ok\n".into_response())
+}
+
+/// For browsers.
+async fn page() -> Response {
+    (page::HEADERS, page::HTML).into_response()
+}
+
+/// For Prometheus.
+async fn prometheus(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    let text = metrics::text(&snapshot.report, &[]);
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}
+
+#[derive(Serialize)]
+struct Ports<'a> {
+    at: f64,
+    ports: Vec<Port<'a>>,
+}
+
+#[derive(Serialize)]
+struct Port<'a> {
+    link: &'a str,
+    side: &'static str,
+    port: &'a PortReport,
+}
+
+async fn ports(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    let sides = snapshot.report.links.iter().flat_map(|link| {
+        [("a", &link.a), ("b", &link.b)].map(|(side, port)| Port { link: &link.name, side, port })
+    });
+    json(&Ports { at: snapshot.at, ports: sides.collect() })
+}
+
+#[derive(Serialize)]
+struct Lcores<'a> {
+    at: f64,
+    lcores: &'a [WorkerReport],
+}
+
+async fn lcores(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    json(&Lcores { at: snapshot.at, lcores: &snapshot.report.workers })
+}
+
+/// Who sent most of late.
+async fn flows(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    json(&observe::flows::flows(snapshot.at, &snapshot.talking))
+}
+
+#[derive(Serialize)]
+struct Governors<'a> {
+    at: f64,
+    governors: Vec<Governor<'a>>,
+}
+
+/// What is known of the transmit ring that a direction ends in.
+#[derive(Serialize)]
+struct Governor<'a> {
+    link: &'a str,
+    direction: &'static str,
+    port: &'a str,
+    tx_queue: &'a TxQueueReport,
+}
+
+async fn governor(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    let ways = snapshot.report.links.iter().flat_map(|link| [(link, "up", &link.b), (link, "down", &link.a)]);
+    let governors = ways.flat_map(|(link, direction, port)| {
+        let of = move |tx_queue| Governor { link: &link.name, direction, port: &port.device, tx_queue };
+        port.tx_queues.iter().map(of)
+    });
+    json(&Governors { at: snapshot.at, governors: governors.collect() })
+}
+
+#[derive(Serialize)]
+struct Running<'a> {
+    generation: u64,
+    file: &'a str,
+    config: toml::Table,
+}
+
+async fn config(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    let Snapshot { generation, report, config, .. } = &*snapshot;
+    json(&Running { generation: *generation, file: &report.config, config: config.to_tree() })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Since {
+    /// Only what came after the event of this number.
+    #[serde(default)]
+    after: u64,
+}
+
+/// What has happened.
+#[derive(Serialize, Deserialize)]
+pub struct Events {
+    /// Oldest first.
+    pub events: Vec<Event>,
+}
+
+async fn events(
+    State(bell): State<Bell>,
+    since: Result<Query<Since>, QueryRejection>,
+) -> Result<Response, Fault> {
+    let Query(Since { after }) = since?;
+    let snapshot = snapshot(&bell).await?;
+    json(&Events { events: snapshot.events.iter().filter(|event| event.id > after).cloned().collect() })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ReloadOptions {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ChangeOptions {
+    #[serde(default)]
+    dry_run: bool,
+    r#for: Option<String>,
+}
+
+/// What came of a change.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Changed {
+    /// What runs now.
+    pub generation: u64,
+    /// Whether it was only told.
+    pub dry_run: bool,
+    /// Each key with its old and new value.
+    pub changes: Vec<String>,
+    /// The same for people.
+    pub text: String,
+}
+
+async fn reload(
+    State(bell): State<Bell>,
+    Extension(peer): Extension<Peer>,
+    options: Result<Query<ReloadOptions>, QueryRejection>,
+) -> Result<Response, Fault> {
+    let Query(ReloadOptions { dry_run }) = options?;
+    carry_out(&bell, Request::Reload { dry_run }, dry_run, &peer).await
+}
+
+async fn change(
+    State(bell): State<Bell>,
+    Extension(peer): Extension<Peer>,
+    options: Result<Query<ChangeOptions>, QueryRejection>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Fault> {
+    let Query(ChangeOptions { dry_run, r#for }) = options?;
+    let span = r#for.map(|text| seconds(&text)).transpose().map_err(|error| Fault::bad(error.to_string()))?;
+    let settings = settings(&headers, &body)?;
+    let request = Request::Set { settings, span: span.map(Duration::from_secs), dry_run };
+    carry_out(&bell, request, dry_run, &peer).await
+}
+
+async fn carry_out(bell: &Bell, request: Request, dry_run: bool, peer: &Peer) -> Result<Response, Fault> {
+    let done = bell.carry_out(request, &peer.who).await??;
+    json(&Changed { generation: done.generation, dry_run, changes: done.changes, text: done.text })
+}
+
+/// The values of a JSON object, whose keys are paths or tables of such.
+fn settings(headers: &HeaderMap, body: &[u8]) -> Result<Vec<Setting>, Fault> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !["application/json", "application/merge-patch+json"].contains(&kind) {
+        return Err(Fault::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("a change is application/json, not {kind:?}: send that as its Content-Type"),
+        ));
+    }
+    let object: serde_json::Map<_, _> = serde_json::from_slice(body).map_err(|error| {
+        Fault::bad(format!(
+            "not a JSON object of values, such as {{\"down.bandwidth\": \"80Mbit\"}}: {error}"
+        ))
+    })?;
+    let mut settings = Vec::new();
+    flatten("", object, &mut settings)?;
+    if settings.is_empty() {
+        return Err(Fault::bad("there is nothing to change: give a key and its value"));
+    }
+    Ok(settings)
+}
+
+fn flatten(
+    path: &str,
+    object: serde_json::Map<String, serde_json::Value>,
+    settings: &mut Vec<Setting>,
+) -> Result<(), Fault> {
+    for (key, value) in object {
+        let path = if path.is_empty() { key } else { format!("{path}.{key}") };
+        let value = match value {
+            serde_json::Value::Object(below) => {
+                flatten(&path, below, settings)?;
+                continue;
+            }
+            serde_json::Value::Null => None,
+            value => Some(
+                Value::try_from(value)
+                    .map_err(|error| Fault::bad(format!("{path}: TOML has no such value: {error}")))?,
+            ),
+        };
+        settings.push(Setting { path, value });
+    }
+    Ok(())
+}
+
+async fn no_such_path(uri: Uri) -> Fault {
+    let paths: Vec<_> = routes().into_iter().map(|(path, _)| path).collect();
+    Fault::new(
+        StatusCode::NOT_FOUND,
+        format!("there is no {}; there are {}", clipped(uri.path()), paths.join(", ")),
+    )
+}
+
+async fn no_such_method(method: hyper::Method, uri: Uri) -> Fault {
+    let text = format!("{} cannot be asked of {}: see Allow", clipped(method.as_str()), uri.path());
+    Fault::new(StatusCode::METHOD_NOT_ALLOWED, text)
+}
+
+/// Enough of what somebody sent to know it again.
+fn clipped(text: &str) -> String {
+    text.chars().take(100).collect()
+}

@@ -1,0 +1,193 @@
+//! Lets clients in and answers them, on one thread beside the control loop, on its CPU and never a worker's.
+//!
+//! What clients can cost is bounded: so many connections, so many bytes of a request, so long for each part
+//! of it. Who comes when all places are taken gets that of the one who has been silent for longest.
+
+use super::desk::Bell;
+use super::route;
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use nix::unistd::{Uid, User};
+use std::collections::VecDeque;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+/// Whoever is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// For the history: `root (pid 12)`.
+    pub who: String,
+}
+
+/// The thread that serves; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Answers those who connect to `unix`, with what rings `bell`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(unix: StdUnixListener, bell: Bell) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let unix = {
+            let _inside = runtime.enter();
+            UnixListener::from_std(unix)?
+        };
+        let router = route::router(bell).layer(DefaultBodyLimit::max(BODY));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name("weir-api".to_owned())
+            .spawn(move || {
+                runtime.spawn(welcome_unix(unix, router));
+                // Until it is dropped; all that was spawned ends with the runtime.
+                let _ = runtime.block_on(stopped);
+            })
+            .context("cannot start the thread that answers clients")?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+async fn welcome_unix(listener: UnixListener, router: Router) {
+    let mut guests = Guests::new(UNIX_GUESTS);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let peer = Peer { who: name(&stream) };
+                guests.welcome(|busy| attend(stream, peer, router.clone(), busy));
+            }
+            // No file descriptor is free, for example.
+            Err(_) => sleep(BREATH).await,
+        }
+    }
+}
+
+/// Who the kernel says has connected.
+fn name(stream: &UnixStream) -> String {
+    let Ok(peer) = stream.peer_cred() else { return "somebody".to_owned() };
+    let user = User::from_uid(Uid::from_raw(peer.uid())).ok().flatten();
+    let user = user.map_or_else(|| format!("uid {}", peer.uid()), |user| user.name);
+    match peer.pid() {
+        Some(pid) => format!("{user} (pid {pid})"),
+        None => user,
+    }
+}
+
+/// Those who are connected.
+#[derive(Debug)]
+struct Guests {
+    most: usize,
+    /// In the order in which they came.
+    inside: VecDeque<Guest>,
+}
+
+#[derive(Debug)]
+struct Guest {
+    task: AbortHandle,
+    /// Has asked, and waits for the answer.
+    busy: Arc<AtomicBool>,
+}
+
+impl Guests {
+    fn new(most: usize) -> Self {
+        Self { most, inside: VecDeque::with_capacity(most) }
+    }
+
+    /// Lets one in; if all places are taken, that of the first who has asked nothing becomes free. Turned
+    /// away is who finds everybody waiting for an answer.
+    fn welcome<F>(&mut self, attend: impl FnOnce(Arc<AtomicBool>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.inside.retain(|guest| !guest.task.is_finished());
+        if self.inside.len() >= self.most {
+            let silent = self.inside.iter().position(|guest| !guest.busy.load(Ordering::Relaxed));
+            let Some(guest) = silent.and_then(|at| self.inside.remove(at)) else { return };
+            guest.task.abort();
+        }
+        let busy = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(attend(busy.clone())).abort_handle();
+        self.inside.push_back(Guest { task, busy });
+    }
+}
+
+/// Answers the requests of one connection until it is closed, or has lasted long enough.
+async fn attend<S>(stream: S, peer: Peer, router: Router, busy: Arc<AtomicBool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        let answer = router.call(request);
+        let busy = busy.clone();
+        async move {
+            busy.store(true, Ordering::Relaxed);
+            let answer = answer.await;
+            busy.store(false, Ordering::Relaxed);
+            answer
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_WITHIN)
+        .max_headers(HEADERS)
+        .max_buf_size(BUFFER)
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    if timeout(CONNECTION, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(FAREWELL, connection).await;
+    }
+}
+
+/// Connections to the unix socket at a time; only the owner can open one.
+const UNIX_GUESTS: usize = 64;
+
+/// Bytes of a request's body at most.
+const BODY: usize = 64 << 10;
+
+/// Bytes that a connection buffers each way, and so of a request's head at most.
+const BUFFER: usize = 16 << 10;
+
+/// Header fields of a request at most.
+const HEADERS: usize = 64;
+
+/// How long a request's head may take, the silence before it included.
+const HEADER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a connection is kept: a client that goes on asking connects again.
+const CONNECTION: Duration = Duration::from_secs(60);
+
+/// How long a client may take to read its last answer.
+const FAREWELL: Duration = Duration::from_secs(15);
+
+/// What is waited after a connection could not be accepted.
+const BREATH: Duration = Duration::from_millis(100);

@@ -1,0 +1,3 @@
+//! What goes out to those who watch.
+
+pub mod metrics;

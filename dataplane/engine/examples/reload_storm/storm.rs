@@ -1,0 +1,332 @@
+//! A worker between two rings, and the changes it is sent.
+
+use crate::stream::{FRAME, Stream};
+use crate::timing::{Stopwatch, Times};
+use dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
+use engine::change::{Change, DirectionChange, Target};
+use engine::classify::{Classifier, Wants};
+use engine::completion::source::{Nudge, Source};
+use engine::direction::{Direction, Settings};
+use engine::egress::Egress;
+use engine::gate::{self, Gate};
+use engine::mailbox::{self, Command, Control};
+use engine::page::Page;
+use engine::plan::{CompleteOn, DirectionPlan, GovernorPlan};
+use engine::pool::{self, PieceSum};
+use engine::sojourn::{Sojourn, Total};
+use engine::worker::{Poll, Worker};
+use shaper::flow::hash::FlowHasher;
+use shaper::flow::rules::Rule;
+use shaper::gso::Split;
+use shaper::qdisc::cake::{AckFilter, Diffserv, FlowMode};
+use shaper::qdisc::{Params, Qdisc, cake};
+use shaper::rate::{Limiter, Overhead};
+use shaper::rng::{Rng, SplitMix};
+use shaper::time::{Duration, Instant};
+use shaper::units::Rate;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The worker under test, its surroundings, and the control side.
+pub struct Bench {
+    worker: Worker,
+    control: Control,
+    stream: Stream,
+    watch: Stopwatch,
+    dice: SplitMix,
+    plan: DirectionPlan,
+    governor: GovernorPlan,
+    slots: u32,
+    generation: u64,
+    /// Frames per second that arrive, and may leave.
+    rate: f64,
+    /// The worker's time, and frames that are due by it, in nanoseconds and parts of frames.
+    now: Instant,
+    due: f64,
+    // After the worker, which holds their queues.
+    _ports: [Port; 2],
+}
+
+/// What a storm did.
+pub struct Outcome {
+    pub reloads: u64,
+    pub sent: u64,
+    pub lost: u64,
+    pub overtaken: u64,
+    pub least_waiting: u64,
+    /// Turns that begin a change or go on with one; other turns meanwhile; turns of stretches without.
+    pub changing: Times,
+    pub between: Times,
+    pub control: Times,
+    /// From the turn that takes a change to that which has finished it.
+    pub whole: Times,
+    /// How long packets waited with changes, and without.
+    pub waits: [Total; 2],
+    pub heap_growth: i64,
+    pub resident_growth: i64,
+}
+
+impl Bench {
+    /// A worker with [`QUEUED`] packets waiting.
+    pub fn new(eal: &Eal, rate: f64) -> Self {
+        let id = BENCHES.fetch_add(1, Ordering::Relaxed);
+        let ring = |end: &str, size| Ring::create(eal, &format!("{end}{id}"), size).unwrap();
+        let (inlet, outlet) = (ring("in", 1_024), ring("out", 4_096));
+        let pool =
+            Mempool::create(eal, &MempoolConfig::new(format!("storm{id}"), MBUFS)).unwrap();
+        let port = |end: &str| {
+            let mut port = Ring::port(eal, &format!("{end}{id}"), &inlet, &outlet).unwrap();
+            port.configure(&PortConfig::default(), &pool).unwrap();
+            let mut started = port.start().unwrap();
+            (port, started.rx.pop().unwrap(), started.tx.pop().unwrap())
+        };
+        let (a, rx, _) = port("a");
+        let (b, _, tx) = port("b");
+        let rtt = Duration::from_millis(3_600_000);
+        let cake = cake::Params {
+            bandwidth: Some(bandwidth(rate)),
+            rtt,
+            target: cake::Params::target_of(rtt),
+            memlimit: Some(32 << 20),
+            ..cake::Params::default()
+        };
+        let params = Params::Cake(cake);
+        let slots = pool::slots(&params);
+        let qdisc = Qdisc::new(&params, slots as usize).unwrap();
+        let egress = Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2))
+            .recording(Sojourn::new(&params));
+        let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), Wants::of(&params), &[]);
+        let pieces = MempoolConfig {
+            data_room: PieceSum::data_room(tx.multi_segs()),
+            ..MempoolConfig::new(format!("pieces{id}"), 1_023)
+        };
+        let pieces = Mempool::create(eal, &pieces).unwrap();
+        let governor = GovernorPlan { complete_on: CompleteOn::Submit, ..GovernorPlan::default() };
+        let gate = Gate::new(gate::Settings {
+            plan: governor,
+            source: Source::Submit,
+            nudge: Nudge::None,
+            ring: tx.ring(),
+            framing: 0,
+            heads: None,
+            wire: None,
+        });
+        let settings = Settings { link_down_hold: HOLD, ..Settings::default() };
+        let direction = Direction::new(rx, tx, classifier, egress, settings, &pieces).governed(gate);
+        let (control, mailbox) = mailbox::pair();
+        let plan = DirectionPlan {
+            qdisc: params,
+            bandwidth: cake.bandwidth,
+            overhead: cake.overhead,
+            catch_up: Limiter::CATCH_UP,
+            rules: Vec::new(),
+            split: Split::AUTO,
+            gro: false,
+        };
+        let mut bench = Self {
+            worker: Worker::new(vec![direction], mailbox),
+            control,
+            stream: Stream::new(pool, inlet, outlet),
+            watch: Stopwatch::new(eal),
+            dice: SplitMix::new(3, 4),
+            plan,
+            governor,
+            slots,
+            generation: 0,
+            rate,
+            now: Instant::ZERO + Duration::from_millis(1),
+            due: 0.0,
+            _ports: [a, b],
+        };
+        while bench.waiting() < QUEUED {
+            bench.stream.feed(64);
+            bench.worker.turn(bench.now);
+            bench.stream.drain();
+        }
+        bench
+    }
+
+    /// The most frames per second that this worker takes in and sends without end: a little more, and they
+    /// pile up before it.
+    pub fn capacity(eal: &Eal) -> f64 {
+        let (mut low, mut high) = (1e6, 32e6);
+        for _ in 0..9 {
+            let rate = (low + high) / 2.0;
+            let mut bench = Self::new(eal, rate);
+            bench.run_for(Duration::from_millis(20), &mut Times::new());
+            let carries = bench.stream.missed == 0 && bench.waiting() < 2 * QUEUED && bench.stream.arriving() < 512;
+            *(if carries { &mut low } else { &mut high }) = rate;
+        }
+        low
+    }
+
+    /// Changes it so many times, with and without changes by turns.
+    pub fn storm(mut self, reloads: u64) -> Outcome {
+        let mut outcome = Outcome {
+            reloads: 0,
+            sent: 0,
+            lost: 0,
+            overtaken: 0,
+            least_waiting: u64::MAX,
+            changing: Times::new(),
+            between: Times::new(),
+            control: Times::new(),
+            whole: Times::new(),
+            waits: Default::default(),
+            heap_growth: 0,
+            resident_growth: 0,
+        };
+        self.stretch(20, &mut outcome);
+        let before = (resident_kib(), outcome.reloads);
+        let heap = allocation_counter::measure(|| {
+            while outcome.reloads - before.1 < reloads {
+                self.stretch(10, &mut outcome);
+            }
+        });
+        outcome.heap_growth = heap.bytes_current;
+        outcome.resident_growth = resident_kib() - before.0;
+        // What still waits leaves now, and is counted too.
+        for _ in 0..1_000_000 {
+            if self.stream.inside() == 0 {
+                break;
+            }
+            self.now += Duration::from_micros(100);
+            self.worker.turn(self.now);
+            self.stream.drain();
+        }
+        let losses = self.worker.directions()[0].counters().losses.total().packets;
+        outcome.sent = self.stream.sent;
+        outcome.lost = self.stream.missed + self.stream.inside();
+        assert_eq!(self.stream.inside(), losses, "what does not come out is counted");
+        outcome.overtaken = self.stream.overtaken;
+        outcome
+    }
+
+    /// So many changes with pauses, then as much time without.
+    fn stretch(&mut self, changes: u64, outcome: &mut Outcome) {
+        let start = self.now;
+        for _ in 0..changes {
+            outcome.least_waiting = outcome.least_waiting.min(self.waiting());
+            self.change();
+            let began = self.now;
+            let mut gaps = 0;
+            while self.control.changed().is_none() {
+                let time = self.turn();
+                gaps += u32::from(time.is_none());
+                outcome.changing.note(time);
+            }
+            outcome.whole.note((gaps == 0).then(|| self.now.since(began).as_nanos()));
+            outcome.reloads += 1;
+            self.run_for(PAUSE, &mut outcome.between);
+        }
+        self.waited(&mut outcome.waits[0]);
+        let span = self.now.since(start);
+        self.run_for(span, &mut outcome.control);
+        self.waited(&mut outcome.waits[1]);
+    }
+
+    fn run_for(&mut self, span: Duration, times: &mut Times) {
+        let end = self.now + span;
+        while self.now < end {
+            let time = self.turn();
+            times.note(time);
+        }
+    }
+
+    /// One turn, and what arrives meanwhile.
+    fn turn(&mut self) -> Option<u64> {
+        let (worker, now) = (&mut self.worker, self.now);
+        let time = self.watch.time(|| {
+            worker.turn(now);
+        });
+        let nanos = time.unwrap_or(0).max(1);
+        self.now += Duration::from_nanos(nanos);
+        self.stream.drain();
+        self.due += nanos as f64 * self.rate / 1e9;
+        let whole = self.due as usize;
+        self.due -= whole as f64;
+        self.stream.feed(whole);
+        time
+    }
+
+    fn waiting(&self) -> u64 {
+        self.worker.directions()[0].waiting().packets
+    }
+
+    /// Adds how long packets have waited since the last time.
+    fn waited(&mut self, waits: &mut Total) {
+        let direction = &self.worker.directions()[0];
+        let mut page = Page { sojourn: vec![Sojourn::like(direction.egress().sojourn())], ..Page::new(1) };
+        self.worker.exchange_histograms(&mut page);
+        waits.add(&page.sojourn[0]);
+    }
+
+    /// Sends a change of everything.
+    fn change(&mut self) {
+        let (plan, governor) = self.vary();
+        let old = Target { plan: &self.plan, governor: Some(self.governor), link_down_hold: HOLD };
+        let new = Target { plan: &plan, governor: Some(governor), link_down_hold: HOLD };
+        let direction = DirectionChange::between(0, &old, &new, self.slots).unwrap();
+        (self.plan, self.governor) = (plan, governor);
+        self.generation += 1;
+        let (generation, directions) = (self.generation, vec![direction]);
+        let change = Change { generation, poll: Poll::Busy, directions, refused: None };
+        self.control.send(Command::Apply(Box::new(change))).unwrap();
+    }
+
+    fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
+        // A little faster while many wait, a little slower while few do.
+        let share = if self.waiting() > QUEUED + QUEUED / 50 { 1.02 } else { 0.98 };
+        let dice = &mut self.dice;
+        let mut one_of = |bound: usize| dice.next_u32() as usize % bound;
+        let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
+        let classes = [Diffserv::BestEffort, Diffserv::Diffserv3, Diffserv::Diffserv4, Diffserv::Diffserv8];
+        let modes = [FlowMode::FlowBlind, FlowMode::SrcHost, FlowMode::Flows, FlowMode::TripleIsolate];
+        cake.bandwidth = Some(bandwidth(self.rate * share));
+        cake.rtt = Duration::from_millis([1_000_000, 3_600_000][one_of(2)]);
+        cake.target = cake::Params::target_of(cake.rtt);
+        (cake.diffserv, cake.flow_mode) = (classes[one_of(4)], modes[one_of(4)]);
+        cake.ack_filter = [AckFilter::Off, AckFilter::Aggressive][one_of(2)];
+        cake.fwmark = [0, 0xf][one_of(2)];
+        (cake.wash, cake.ingress) = (one_of(2) == 0, one_of(2) == 0);
+        cake.memlimit = Some([28, 32][one_of(2)] << 20);
+        cake.overhead = Overhead { mpu: [0, 84][one_of(2)], ..cake.overhead };
+        let rule = |dscp, mark, set_dscp| Rule { dscp: Some(dscp), mark, set_dscp, ..Rule::default() };
+        let rules = match one_of(3) {
+            0 => Vec::new(),
+            1 => vec![rule(46, 1, None), rule(0, 2, None)],
+            _ => vec![rule(8, 0, Some(46)), rule(0, 0, Some(8))],
+        };
+        let plan = DirectionPlan {
+            qdisc: Params::Cake(cake),
+            bandwidth: cake.bandwidth,
+            overhead: cake.overhead,
+            rules,
+            split: [Split::AUTO, Split::Always][one_of(2)],
+            gro: one_of(2) == 0,
+            ..self.plan.clone()
+        };
+        let limit_min = one_of(10_000) as u32;
+        (plan, GovernorPlan { limit_min, limit_max: 1 << 20, ..self.governor })
+    }
+}
+
+/// The rate at which so many frames leave in a second.
+fn bandwidth(frames: f64) -> Rate {
+    Rate::from_bits_per_sec((frames * 8.0 * FRAME as f64) as u64)
+}
+
+fn resident_kib() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// For names that are unique in the process.
+static BENCHES: AtomicU32 = AtomicU32::new(0);
+
+/// Packets that wait when a change comes.
+const QUEUED: u64 = 4_000;
+/// The worker's time between two changes.
+const PAUSE: Duration = Duration::from_millis(1);
+const HOLD: Duration = Duration::from_millis(100);
+const MBUFS: u32 = 32_767;
