@@ -8,12 +8,12 @@ use dpdk::mempool::HEADROOM;
 use dpdk::{Eal, EalConfig, Mempool, MempoolConfig, RxQueue, TxQueue};
 use engine::classify::{Classifier, Wants};
 use engine::completion::drivers::{Choice, choose};
+use engine::delays::{Recorder, tins};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::gate::{self, Gate};
 use engine::plan::GovernorPlan;
 use engine::pool::{self, PieceSum};
-use engine::sojourn::Sojourn;
 use engine::split::offload::Offload;
 use shaper::flow::hash::FlowHasher;
 use shaper::gso::Split;
@@ -69,7 +69,7 @@ impl Way<'_> {
         let outer = keys.bandwidth.filter(|_| !qdisc.shapes());
         let limiter = outer.map(|rate| Limiter::new(rate, keys.catch_up)).transpose()?;
         let egress = Egress::new(qdisc, limiter, keys.overhead, SplitMix::new(SEEDS[0], SEEDS[1]))
-            .recording(Sojourn::new(&keys.qdisc));
+            .recording(Recorder::new(tins(&keys.qdisc)));
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&keys.qdisc), &keys.rules);
         let settings = Settings {
             mtu: self.mtu,

@@ -1,5 +1,7 @@
 //! The command line.
 
+use crate::hist::Format;
+use crate::telemetry::delays::Kind;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -141,6 +143,46 @@ pub enum Command {
         #[arg(long, value_name = "FILE", requires = "once")]
         svg: Option<PathBuf>,
     },
+    /// Print how long packets took: every percentile, by direction, tin and kind.
+    ///
+    /// Sojourn is the time in the discipline, residence that in the transmit ring until the completion was
+    /// seen, total all of it, from the burst that a packet was received in. Where a port shows no
+    /// completions, total ends with the hand-over and there is no residence. Since the start, unless
+    /// --recent or --interval says otherwise.
+    Hist {
+        /// Name of the instance. May be left out while only one runs.
+        name: Option<String>,
+        /// Only this link.
+        #[arg(long)]
+        link: Option<String>,
+        /// Only up or down.
+        #[arg(long)]
+        direction: Option<String>,
+        /// Only this tin of cake; all: all tins together.
+        #[arg(long)]
+        tin: Option<String>,
+        /// Only sojourn, residence or total.
+        #[arg(long)]
+        kind: Option<Kind>,
+        /// How to write them.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        /// Only the last complete window of ten seconds.
+        #[arg(long, conflicts_with = "interval")]
+        recent: bool,
+        /// Print what was added in each span of this length, from now on: 1s, 10s, 1m.
+        #[arg(long, value_name = "TIME")]
+        interval: Option<String>,
+        /// So many intervals; without, until interrupted.
+        #[arg(long, value_name = "N", requires = "interval")]
+        count: Option<u32>,
+        /// Draw percentile curves; with --interval of all intervals together.
+        #[arg(long, value_name = "FILE.svg")]
+        plot: Option<PathBuf>,
+        /// Write to this file, or with --format hgrm one file for each histogram into this folder.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// List every key of the configuration file with its default, range and meaning.
     Keys,
 }
@@ -170,6 +212,7 @@ Examples:
   weir top                            the same as it goes, once a second
   weir probe net_ring0                what are this port's completions worth?
   weir show --json | jq .links        the same for a program
+  weir hist --plot delays.svg         every percentile of it, as curves
   weir reload --dry-run               what would my changed file change?
   weir set down.bandwidth 80Mbit --for 10m
 

@@ -6,6 +6,7 @@ mod carries;
 mod check;
 mod cli;
 mod events;
+mod hist;
 mod leftover;
 mod live;
 mod observe;
@@ -25,6 +26,7 @@ mod top;
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
+use telemetry::delays::Filter;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -42,6 +44,10 @@ fn main() -> ExitCode {
         Command::History { name, json } => ask::history(name.as_deref(), json),
         Command::Top { name, interval, once, size, svg } => {
             top::top(top::Request { name, interval, once, size, svg })
+        }
+        Command::Hist { name, link, direction, tin, kind, format, recent, interval, count, plot, out } => {
+            let filter = Filter { link, direction, tin, kind };
+            hist::hist(&hist::Request { name, filter, format, recent, interval, count, plot, out })
         }
         Command::Keys => check::keys(),
     };

@@ -10,12 +10,13 @@ use crate::report::{
 use config::model::{self, Config};
 use config::units;
 use dpdk::Eal;
+use engine::completion::source::Source;
+use engine::delays::{ByKind, Totals};
 use engine::flight;
 use engine::gate::GatePage;
-use engine::line::{Line, LineLink, LinePort, LineWorker};
+use engine::line::{self, Line, LineLink, LinePort, LineWorker};
 use engine::page::DirectionPage;
 use engine::plan::Way;
-use engine::sojourn::Total;
 use shaper::qdisc::{Params, Stats, fifo, fq_codel};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -44,6 +45,59 @@ impl Instance {
     }
 }
 
+/// A direction at work, and where its statistics are.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// Name of its link.
+    pub link: &'a str,
+    /// `up` or `down`.
+    pub direction: &'static str,
+    settings: &'a model::Direction,
+    worker: &'a LineWorker,
+    at: line::Place,
+}
+
+impl Place<'_> {
+    /// How long packets took since the start.
+    pub fn delays(&self) -> Option<&ByKind<Totals>> {
+        self.worker.delays.get(self.at.direction)
+    }
+
+    /// How completions are seen, where something looks for them.
+    pub fn source(&self) -> Option<Source> {
+        Some(self.worker.page.directions.get(self.at.direction)?.gate.as_ref()?.source)
+    }
+
+    /// Name and number of each of cake's tins, in `tc`'s order; none if this is not cake.
+    pub fn tins(&self) -> impl Iterator<Item = (&'static str, usize)> + use<> {
+        cake::names(&self.settings.qdisc)
+    }
+
+    /// Worker and direction.
+    pub const fn key(&self) -> (usize, usize) {
+        (self.at.worker, self.at.direction)
+    }
+}
+
+impl Instance {
+    /// The directions in the order of the file.
+    pub fn places<'a>(&'a self, line: &'a Line) -> Vec<Place<'a>> {
+        let mut places = Vec::new();
+        for (config, link) in self.config.links.iter().zip(line.links()) {
+            for (way, at) in &link.ways {
+                let (direction, settings) = match way {
+                    Way::Up => ("up", config.up.as_ref()),
+                    Way::Down => ("down", config.down.as_ref()),
+                };
+                if let (Some(settings), Some(worker)) = (settings, line.workers().get(at.worker)) {
+                    places.push(Place { link: &config.name, direction, settings, worker, at: *at });
+                }
+            }
+        }
+        places
+    }
+}
+
 /// Reports what the line knows; the workers' part is as old as their last pages.
 pub fn observe(instance: &Instance, line: &Line) -> Report {
     let links = instance.config.links.iter().zip(line.links());
@@ -63,12 +117,12 @@ fn observe_link(config: &model::Link, link: &LineLink, line: &Line) -> LinkRepor
     let directions = link.ways.iter().filter_map(|(way, place)| {
         let worker = line.workers().get(place.worker)?;
         let page = worker.page.directions.get(place.direction)?;
-        let sojourn = worker.sojourn.get(place.direction)?;
+        let delays = worker.delays.get(place.direction)?;
         let (name, from, to, settings) = match way {
             Way::Up => ("up", &link.a, &link.b, config.up.as_ref()),
             Way::Down => ("down", &link.b, &link.a, config.down.as_ref()),
         };
-        Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page, sojourn))
+        Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page, delays))
     });
     let sends = |way| {
         let (_, place) = link.ways.iter().find(|(of, _)| *of == way)?;
@@ -90,7 +144,7 @@ fn observe_direction(
     to: &str,
     settings: &model::Direction,
     page: &DirectionPage,
-    sojourn: &Total,
+    delays: &ByKind<Totals>,
 ) -> DirectionReport {
     let counters = &page.counters;
     let losses = counters.losses.iter().filter(|(_, tally)| tally.packets > 0);
@@ -115,8 +169,10 @@ fn observe_direction(
         requeues: counters.short_bursts,
         supers: (&counters.supers).into(),
         qdisc: page.qdisc.as_ref().map(qdisc_counters).unwrap_or_default(),
-        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), &page.tins, sojourn),
-        sojourn: sojourn.of_all().into(),
+        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), &page.tins, &delays.sojourn),
+        sojourn: delays.sojourn.of_all().into(),
+        residence: delays.residence.of_all().into(),
+        total: delays.total.of_all().into(),
         limiter: page.limiter.map(|limiter| LimiterReport {
             lost_us: limiter.lost.as_micros(),
             losses: limiter.losses,

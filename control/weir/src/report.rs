@@ -16,7 +16,7 @@ pub use supers::{SizeClass, SupersReport};
 pub use tins::TinReport;
 
 use engine::counters::Tally;
-use engine::sojourn::Percentiles;
+use engine::delays::Percentiles;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -147,14 +147,22 @@ pub struct DirectionReport {
     /// How long packets waited in the discipline.
     #[serde(default)]
     pub sojourn: SojournReport,
+    /// How long they were in the transmit ring, until their completion was seen; none where the port shows
+    /// none.
+    #[serde(default)]
+    pub residence: SojournReport,
+    /// How long it took from the burst that they were received in until the completion was seen, or until
+    /// the driver took them where it shows no completion.
+    #[serde(default)]
+    pub total: SojournReport,
     /// The rate limiter's.
     pub limiter: Option<LimiterReport>,
 }
 
-/// How long packets waited, in microseconds: what half of them, nine in ten, ... waited at most.
+/// How long packets took, in microseconds: what half of them, nine in ten, ... took at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SojournReport {
-    /// Packets that waited.
+    /// Packets.
     pub packets: u64,
     /// Half of them.
     pub p50_us: u64,

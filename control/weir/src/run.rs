@@ -13,6 +13,7 @@ use crate::progress::Progress;
 use crate::say::complain;
 use crate::signals::Signals;
 use crate::taken;
+use crate::telemetry::delays::Windows;
 use anyhow::{Context, Result, anyhow, bail};
 use config::model::Config;
 use dpdk::{Eal, EalConfig};
@@ -49,6 +50,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let mut control = Control {
         live: &mut live,
         running: Running { line: &mut line, instance: &mut instance, signals: &signals },
+        windows: Windows::new(),
         links_up: Vec::new(),
         is_late: false,
     };
@@ -121,6 +123,8 @@ pub fn start_eal(
 struct Control<'a> {
     live: &'a mut Live,
     running: Running<'a>,
+    /// How long packets took in the last ten seconds.
+    windows: Windows,
     /// Whether each port's link was up when it was looked at last.
     links_up: Vec<bool>,
     /// Whether a worker was late with its statistics the last time.
@@ -142,6 +146,7 @@ impl Control<'_> {
             self.tell_news();
             if round.is_multiple_of(COLLECT) {
                 self.refresh();
+                self.windows.turn(self.running.instance, self.running.line);
             }
             desk.serve(self);
             if self.running.line.has_failed() {
@@ -229,6 +234,8 @@ impl Clerk for Control<'_> {
             talking: talking(self.line),
             at: events::now(),
             report: observe(self.running.instance, self.running.line),
+            delays: self.windows.cumulative(self.running.instance, self.running.line),
+            recent: self.windows.last(),
             config: self.live.config(),
             generation: self.live.generation(),
             events: self.live.events(),

@@ -3,7 +3,8 @@
 //!
 //! `gate_instructions gate_none|gate_held|gate_status PACKETS` sends that many frames of 1514 bytes over a
 //! modelled queue of 512 descriptors and a wire of 10 Gbit/s: without a gate, with completions from held
-//! references, or from descriptor status. A turn is 77 us, up to 64 frames, a
+//! references, or from descriptor status. `gate_held_delays` and `gate_status_delays` record beside that how
+//! long each frame was in the ring and how long it took in all, by tin: what they cost more is telemetry. A turn is 77 us, up to 64 frames, a
 //! little more than the wire carries: a burst as large as under load. What a case costs more than `gate_none` is the price of the governor, with the frees that a
 //! second holder makes dearer. `gate_instructions times` prints nanoseconds of the same, in turns.
 
@@ -16,6 +17,7 @@
 use dpdk::{Burst, Eal, EalConfig, Mbuf, Mempool, MempoolConfig};
 use engine::completion::source::{Device, From, Nudge, Queue, Source};
 use engine::gate::{Budget, Gate, Settings};
+use engine::outbox::{Outbox, Stamp};
 use engine::plan::GovernorPlan;
 use shaper::time::{Duration, Instant};
 use std::collections::VecDeque;
@@ -23,10 +25,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let case = match args.first().map(String::as_str) {
-        Some("gate_none") => None,
-        Some("gate_held") => Some(Source::Held),
-        Some("gate_status") => Some(Source::Status(From::Tail)),
+    let (source, tins) = match args.first().map(String::as_str) {
+        Some("gate_none") => (None, 0),
+        Some("gate_held") => (Some(Source::Held), 0),
+        Some("gate_status") => (Some(Source::Status(From::Tail)), 0),
+        Some("gate_held_delays") => (Some(Source::Held), TINS),
+        Some("gate_status_delays") => (Some(Source::Status(From::Tail)), TINS),
         Some("times") => {
             times();
             return ExitCode::SUCCESS;
@@ -34,14 +38,17 @@ fn main() -> ExitCode {
         _ => return usage(),
     };
     match args.get(1).and_then(|packets| packets.parse().ok()) {
-        Some(packets) => run(&pool(&start()), case, packets),
+        Some(packets) => run(&pool(&start()), source, tins, packets),
         None => return usage(),
     }
     ExitCode::SUCCESS
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: gate_instructions gate_none|gate_held|gate_status PACKETS, or gate_instructions times");
+    eprintln!(
+        "usage: gate_instructions gate_none|gate_held|gate_status|gate_held_delays|gate_status_delays PACKETS, \
+         or gate_instructions times"
+    );
     ExitCode::from(2)
 }
 
@@ -55,8 +62,8 @@ fn pool(eal: &Eal) -> Mempool {
     Mempool::create(eal, &MempoolConfig::new("frames", 2_047)).unwrap()
 }
 
-/// Sends `packets` frames.
-fn run(pool: &Mempool, source: Option<Source>, packets: u64) {
+/// Sends `packets` frames, of so many tins in turn if they are recorded.
+fn run(pool: &Mempool, source: Option<Source>, tins: usize, packets: u64) {
     let mut queue = Modelled::new();
     let mut gate = source.map(|source| {
         Gate::new(Settings {
@@ -69,7 +76,10 @@ fn run(pool: &Mempool, source: Option<Source>, packets: u64) {
             wire: None,
         })
     });
-    let (mut now, mut sent, mut burst) = (Instant::ZERO, 0, Burst::new());
+    if tins > 0 {
+        gate = gate.map(|gate| gate.recording(tins));
+    }
+    let (mut now, mut sent, mut burst) = (Instant::ZERO, 0, Outbox::new());
     while sent < packets {
         now += TURN;
         queue.advance(now);
@@ -82,7 +92,8 @@ fn run(pool: &Mempool, source: Option<Source>, packets: u64) {
             let mut frame = pool.alloc().unwrap();
             frame.append(FRAME).unwrap();
             waiting += FRAME as u64;
-            let _ = burst.push(frame);
+            let tin = (sent + burst.len() as u64) % TINS as u64;
+            let _ = burst.push(frame, Stamp::new(now, tin as u8));
         }
         if let Some(gate) = &mut gate
             && burst.len() < PER_TURN
@@ -91,7 +102,7 @@ fn run(pool: &Mempool, source: Option<Source>, packets: u64) {
         }
         sent += match &mut gate {
             Some(gate) => gate.burst(now, &mut queue, &mut burst),
-            None => queue.send(&mut burst),
+            None => queue.send(burst.burst()),
         } as u64;
         // The ring is full without a gate: what it refused waits, and is no more work.
     }
@@ -114,7 +125,7 @@ fn times() {
         for _ in 0..ROUNDS {
             for (spent, source) in spent.iter_mut().zip([None, Some(source)]) {
                 let start = std::time::Instant::now();
-                run(&pool, source, PER_ROUND);
+                run(&pool, source, 0, PER_ROUND);
                 *spent = start.elapsed().as_nanos().min(*spent);
             }
         }
@@ -175,6 +186,9 @@ impl Queue for Modelled {
 const RING: u16 = 512;
 const FRAME: usize = 1_514;
 const PER_TURN: usize = 64;
+
+/// Recorded apart: the four of cake's diffserv4, frame by frame, so that no two in a row are of one.
+const TINS: usize = 4;
 const TURN: Duration = Duration::from_micros(77);
 
 /// Of a frame at 10 Gbit/s.

@@ -13,7 +13,9 @@
 //! `--gate submit` puts the governor's gate in front of the device as weir does: net_null copies, so that a
 //! completion means nothing and nothing is held back. Without, there is no gate.
 //!
-//! `--talkers off` leaves out the sample of who sends most, whose cost is the difference.
+//! `--telemetry on` prints instead what all histograms and the sample of who sends most cost together, in percent of
+//! the CPU time, `--telemetry talkers` that sample alone: the same loop behind the gate with and without them, in turns of 20 ms; of each the tenth that was least disturbed.
+//! Histograms are exchanged every 40 ms, more often than for ten who look once a second.
 //!
 //! `mpps` is packets over the time that passed, `mpps_on_cpu` over the time that the lcore had a CPU.
 //!
@@ -32,6 +34,7 @@ use dpdk::{Burst, Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig, RxQu
 use engine::classify::{Classifier, Wants};
 use engine::clock::Clock;
 use engine::completion::source::{Nudge, Source};
+use engine::delays::{ByKind, Recorder, Totals, tins};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::gate::{self, Gate};
@@ -39,9 +42,9 @@ use engine::mailbox::{self, Command, Control};
 use engine::page::{DirectionPage, Page};
 use engine::plan::GovernorPlan;
 use engine::pool;
-use engine::sojourn::Sojourn;
-use engine::talkers::Talkers;
+use engine::talkers::{Sample, Talkers};
 use engine::worker::Worker;
+use nix::time::{ClockId, clock_gettime};
 use shaper::flow::dissect::dissect;
 use shaper::flow::hash::FlowHasher;
 use shaper::qdisc::{Params, Qdisc, cake, fq_codel};
@@ -51,15 +54,18 @@ use shaper::time::{Duration, Instant};
 use std::collections::HashSet;
 
 fn main() {
-    let Arguments { params, gate, talkers, seconds } = arguments();
+    let Arguments { params, gate, seconds, telemetry } = arguments();
     let eal = Eal::init(&eal_config()).expect("the EAL starts");
-    let pool = Mempool::create(&eal, &MempoolConfig::new("stamped", MBUFS)).unwrap();
     let frames = frames();
-    stamp(&pool, &frames);
+    if let Some((what, without)) = telemetry {
+        println!("cost of {what}  {:.1}", telemetry_cost(&eal, &frames, params, without, seconds));
+        return;
+    }
+    let pool = stamped(&eal, "stamped", &frames);
     let mut left = Null::open(&eal, "net_null0,size=64", &pool);
     let mut right = Null::open(&eal, "net_null1,size=64", &pool);
-    let queues = (left.rx.take().unwrap(), right.tx.take().unwrap());
-    let mut bench = Bench::new(queues, &eal, &pool, params, (gate, talkers));
+    let (rx, tx) = (left.rx.take().unwrap(), right.tx.take().unwrap());
+    let mut bench = Bench::new((rx, tx), &eal, &pool, params, gate, ALL);
 
     bench.fill();
     bench.run(WARM_UP);
@@ -68,7 +74,8 @@ fn main() {
     let (after, elapsed, on_cpu) = (bench.page(), start.elapsed(), nanos_on_cpu() - on_cpu);
 
     let sent = after.counters.sent.packets - before.counters.sent.packets;
-    bench.check();
+    bench.check_flows();
+    bench.check_books();
     drop(bench);
     assert_eq!(right.port.stats().unwrap().opackets, after.counters.sent.packets, "the driver's count");
     assert_eq!(count_stamped(&pool, &frames), MBUFS as usize, "mbufs with the bytes they were stamped with");
@@ -86,11 +93,55 @@ fn main() {
     );
 }
 
+/// What recording [`ALL`] costs in percent of the time with no more than `less`.
+fn telemetry_cost(eal: &Eal, frames: &[[u8; FRAME]], params: Params, less: Records, seconds: u64) -> f64 {
+    let mut ports = Vec::new();
+    let [mut without, mut with] = [(0, less), (1, ALL)].map(|(number, records)| {
+        let pool = stamped(eal, &format!("stamped{number}"), frames);
+        let open = |end: u8| Null::open(eal, &format!("net_null{number}{end},size=64"), &pool);
+        let (mut left, mut right) = (open(0), open(1));
+        let queues = (left.rx.take().unwrap(), right.tx.take().unwrap());
+        ports.extend([left, right]);
+        let mut bench = Bench::new(queues, eal, &pool, params, Some(Source::Submit), records);
+        bench.fill();
+        bench.run(WARM_UP);
+        bench
+    });
+    let mut spent = [const { Vec::new() }; 2];
+    for pair in 0..seconds * 1_000 / (2 * SLICE_MS) {
+        let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
+        for which in order {
+            spent[which].push([&mut without, &mut with][which].slice());
+        }
+    }
+    // Not the flows: one may have grown too old while the other had its turn.
+    [&without, &with].iter().for_each(|bench| bench.check_books());
+    let recorded = with.recorded.of_all().packets;
+    let sent = with.page().counters.sent.packets;
+    assert!(recorded > 0 && sent - recorded < sent / 2, "{recorded} of {sent} packets are in the histograms");
+    let [without, with] = spent.map(|mut spent| {
+        spent.sort_by(f64::total_cmp);
+        spent[spent.len() / 10]
+    });
+    (with / without - 1.0) * 100.0
+}
+
+/// What is recorded of each packet.
+#[derive(Clone, Copy)]
+struct Records {
+    delays: bool,
+    talkers: bool,
+}
+
+const ALL: Records = Records { delays: true, talkers: true };
+
 /// The worker under test and the control side that takes its link down and up.
 struct Bench {
     worker: Worker,
     control: Control,
     clock: Clock,
+    empty: Page,
+    recorded: Totals,
 }
 
 impl Bench {
@@ -99,20 +150,21 @@ impl Bench {
         eal: &Eal,
         pool: &Mempool,
         params: Params,
-        (source, talkers): (Option<Source>, bool),
+        source: Option<Source>,
+        records: Records,
     ) -> Self {
-        let ring = tx.ring();
+        let (ring, tins) = (tx.ring(), if records.delays { tins(&params) } else { 0 });
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
-        let egress = Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2))
-            .recording(Sojourn::new(&params));
+        let egress =
+            Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2)).recording(Recorder::new(tins));
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
-        let settings = Settings { link_down_hold: Duration::from_millis(1_000), ..Settings::default() };
+        let settings = Settings { link_down_hold: Duration::from_millis(60_000), ..Settings::default() };
         let mut direction = Direction::new(rx, tx, classifier, egress, settings, pool);
-        if talkers {
+        if records.talkers {
             direction = direction.sampled(Talkers::new(FlowHasher::new(SECRET), 3));
         }
         if let Some(source) = source {
-            direction = direction.governed(Gate::new(gate::Settings {
+            let gate = Gate::new(gate::Settings {
                 plan: GovernorPlan::default(),
                 source,
                 nudge: Nudge::None,
@@ -120,10 +172,15 @@ impl Bench {
                 framing: 0,
                 heads: None,
                 wire: None,
-            }));
+            });
+            direction = direction.governed(if records.delays { gate.recording(tins) } else { gate });
         }
         let (control, mailbox) = mailbox::pair();
-        Self { worker: Worker::new(vec![direction], mailbox), control, clock: Clock::start(eal) }
+        let delays = records.delays.then(|| ByKind::<Recorder>::new(tins)).into_iter().collect();
+        let talkers = vec![Sample::like(direction.talkers().sample())];
+        let worker = Worker::new(vec![direction], mailbox);
+        let empty = Page { delays, talkers, ..Page::new(1) };
+        Self { worker, control, clock: Clock::start(eal), empty, recorded: Totals::default() }
     }
 
     /// Receives the backlog while the link is down.
@@ -141,6 +198,26 @@ impl Bench {
             self.turn();
             self.link(false);
         }
+    }
+
+    /// CPU time for each of as many packets as go in [`SLICE_MS`], with one exchange of histograms.
+    fn slice(&mut self) -> f64 {
+        // What became too old while the other one had its turn is replaced.
+        while self.page().waiting.packets < BACKLOG as u64 {
+            self.turn();
+        }
+        let (before, start) = (self.page().counters.sent.packets, cpu_time());
+        self.run(HALF_SLICE);
+        self.worker.exchange_histograms(&mut self.empty);
+        self.run(HALF_SLICE);
+        let spent = cpu_time() - start;
+        // Control's part, on another CPU.
+        self.empty.delays.iter_mut().for_each(|delays| {
+            self.recorded.add(&delays.total);
+            delays.clear();
+        });
+        self.empty.talkers.iter_mut().for_each(Sample::clear);
+        spent / (self.page().counters.sent.packets - before) as f64
     }
 
     /// One turn; a command sent before it is obeyed at its end.
@@ -179,9 +256,8 @@ impl Bench {
     }
 
     /// Panics unless the run was what the bench says it is.
-    fn check(&self) {
+    fn check_books(&self) {
         let page = self.page();
-        self.check_flows();
         let (received, sent) = (page.counters.received, page.counters.sent);
         assert_eq!(
             received.packets,
@@ -236,6 +312,13 @@ fn frame(source_port: u16) -> [u8; FRAME] {
     frame
 }
 
+/// A pool of mbufs with the frames in them.
+fn stamped(eal: &Eal, name: &str, frames: &[[u8; FRAME]]) -> Mempool {
+    let pool = Mempool::create(eal, &MempoolConfig::new(name, MBUFS)).unwrap();
+    stamp(&pool, frames);
+    pool
+}
+
 /// Writes the frames into all mbufs of the pool in turn.
 fn stamp(pool: &Mempool, frames: &[[u8; FRAME]]) {
     let mut frames = frames.iter().cycle();
@@ -253,6 +336,12 @@ fn count_stamped(pool: &Mempool, frames: &[[u8; FRAME]]) -> usize {
 
 fn every(pool: &Mempool) -> Vec<dpdk::Mbuf> {
     std::iter::from_fn(|| pool.alloc().ok()).collect()
+}
+
+/// Seconds that this thread has had a CPU, to the nanosecond.
+fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
+    time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
 }
 
 /// Nanoseconds that this thread has had a CPU: on a shared machine the difference to the time that has
@@ -278,16 +367,24 @@ struct Arguments {
     gate: Option<Source>,
     talkers: bool,
     seconds: u64,
+    /// What is measured, and what is recorded without it.
+    telemetry: Option<(&'static str, Records)>,
 }
 
 fn arguments() -> Arguments {
     let mut args = std::env::args().skip(1);
-    let (mut params, mut gate, mut talkers, mut seconds) = (Some(fq_codel()), None, true, Some(3));
+    let (mut params, mut gate, mut seconds, mut telemetry) = (Some(fq_codel()), None, Some(3), None);
     while let Some(arg) = args.next() {
         let value = args.next();
         match (arg.as_str(), value.as_deref()) {
             ("--qdisc", Some("fq_codel")) => params = Some(fq_codel()),
             ("--qdisc", Some("cake")) => params = Some(cake()),
+            ("--telemetry", Some("on")) => {
+                telemetry = Some(("all histograms and talkers", Records { delays: false, talkers: false }));
+            }
+            ("--telemetry", Some("talkers")) => {
+                telemetry = Some(("talkers", Records { talkers: false, ..ALL }))
+            }
             ("--gate", Some("submit")) => gate = Some(Source::Submit),
             ("--talkers", Some("off")) => talkers = false,
             ("--seconds", Some(value)) => seconds = value.parse().ok(),
@@ -295,10 +392,12 @@ fn arguments() -> Arguments {
         }
     }
     let Some((params, seconds)) = params.zip(seconds) else {
-        eprintln!("usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--talkers off] [--seconds N]");
+        eprintln!(
+            "usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--telemetry on|talkers] [--seconds N]"
+        );
         std::process::exit(2)
     };
-    Arguments { params, gate, talkers, seconds }
+    Arguments { params, gate, seconds, telemetry }
 }
 
 fn fq_codel() -> Params {
@@ -317,5 +416,7 @@ const FRAME: usize = 64;
 const BACKLOG: usize = 32 * FLOWS;
 /// Some times the backlog, so that mbufs come from the pool's ring as well as from its cache.
 const MBUFS: u32 = 8_191;
+const SLICE_MS: u64 = 20;
+const HALF_SLICE: Duration = Duration::from_millis(SLICE_MS / 2);
 const WARM_UP: Duration = Duration::from_millis(200);
 const SECRET: [u8; 16] = *b"known, as nobody";

@@ -3,6 +3,7 @@
 use crate::classify::{Classifier, ETHERNET, Wants};
 use crate::completion::drivers::{Choice, choose, choose_for};
 use crate::completion::source::Source;
+use crate::delays::{Recorder, tins};
 use crate::direction::{Direction, Settings};
 use crate::egress::Egress;
 use crate::gate::{self, Gate};
@@ -11,7 +12,6 @@ use crate::line::{LineLink, LinePort, Place};
 use crate::links::LinkWatch;
 use crate::plan::{DirectionPlan, GovernorPlan, LinkFault, LinkPlan, PortPlan, Step, Toggle, Way};
 use crate::pool::{self, CACHE, PieceSum, PoolSum};
-use crate::sojourn::Sojourn;
 use crate::split::offload::{self, Verdict};
 use crate::talkers::Talkers;
 use dpdk::mempool::HEADROOM;
@@ -85,7 +85,7 @@ impl Builder<'_> {
         let limiter = outer.map(|rate| Limiter::new(rate, plan.catch_up)).transpose()?;
         let [seed16, seed32] = self.seeds(way);
         let egress = Egress::new(qdisc, limiter, plan.overhead, SplitMix::new(seed16, seed32))
-            .recording(Sojourn::new(&plan.qdisc));
+            .recording(Recorder::new(tins(&plan.qdisc)));
         let classifier = Classifier::new(FlowHasher::new(self.secret), Wants::of(&plan.qdisc), &plan.rules);
         let settings = Settings {
             mtu: port_plan.mtu,
@@ -95,7 +95,9 @@ impl Builder<'_> {
             link_speed: port.speed(),
             offload: port.verdict.offload,
         };
-        let gate = port_plan.governor.map(|governor| self.gate(way, &tx, governor, plan, port));
+        let gate = port_plan
+            .governor
+            .map(|governor| self.gate(way, &tx, governor, plan, port).recording(tins(&plan.qdisc)));
         let talkers = Talkers::new(FlowHasher::new(self.secret), seed16.rotate_left(17) ^ seed32);
         let direction = Direction::new(rx, tx, classifier, egress, settings, buffers).sampled(talkers);
         Ok(match gate {

@@ -8,6 +8,7 @@
 use crate::change::{DirectionChange, MOVES};
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
+use crate::delays::{ByKind, Recorder};
 use crate::egress::Egress;
 use crate::flight::Flight;
 use crate::frame;
@@ -15,7 +16,6 @@ use crate::gate::Gate;
 use crate::page::DirectionPage;
 use crate::receiver::{Receiver, Setup};
 use crate::sender::{LateCut, Sender};
-use crate::sojourn::Sojourn;
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy};
 use crate::talkers::{Sample, Talkers};
@@ -235,9 +235,12 @@ impl Direction {
         &self.egress
     }
 
-    /// Gives away how long packets waited since the last time, in exchange for an empty one.
-    pub fn exchange_sojourn(&mut self, sojourn: &mut Sojourn) {
-        self.egress.exchange_sojourn(sojourn);
+    /// Gives away how long packets took since the last time, in exchange for empty histograms.
+    pub fn exchange_delays(&mut self, empty: &mut ByKind<Recorder>) {
+        self.egress.exchange_sojourn(&mut empty.sojourn);
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.exchange_delays(&mut empty.residence, &mut empty.total);
+        }
     }
 
     /// What keeps the transmit ring short, if anything does.

@@ -24,7 +24,8 @@ use std::collections::VecDeque;
 use crate::change::DirectionChange;
 use crate::classify::Classifier;
 use crate::counters::Tally;
-use crate::sojourn::Sojourn;
+use crate::delays::Recorder;
+use crate::outbox::Stamp;
 
 /// What waits for one wire.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub struct Egress<P> {
     qdisc: Qdisc<P>,
     limiter: Option<Limiter>,
     overhead: Overhead,
-    sojourn: Sojourn,
+    sojourn: Recorder,
     /// Bytes that the discipline has delivered, by number of the tin.
     tins: [u64; MAX_TINS],
     rng: SplitMix,
@@ -67,7 +68,7 @@ impl<P> Egress<P> {
             qdisc,
             limiter,
             overhead,
-            sojourn: Sojourn::default(),
+            sojourn: Recorder::default(),
             tins: [0; MAX_TINS],
             rng,
         }
@@ -75,7 +76,7 @@ impl<P> Egress<P> {
 
     /// Has it record how long packets of the discipline wait.
     #[must_use]
-    pub fn recording(self, sojourn: Sojourn) -> Self {
+    pub fn recording(self, sojourn: Recorder) -> Self {
         Self { sojourn, ..self }
     }
 
@@ -248,12 +249,12 @@ impl<P> Egress<P> {
     }
 
     /// How long packets waited since it was last given away.
-    pub fn sojourn(&self) -> &Sojourn {
+    pub fn sojourn(&self) -> &Recorder {
         &self.sojourn
     }
 
     /// Gives away how long packets waited since the last time, in exchange for empty histograms.
-    pub fn exchange_sojourn(&mut self, empty: &mut Sojourn) {
+    pub fn exchange_sojourn(&mut self, empty: &mut Recorder) {
         core::mem::swap(&mut self.sojourn, empty);
     }
 
@@ -301,7 +302,7 @@ fn as_is<P>(now: Instant, arrival: &Arrival<'_>, piece: Piece<P>) -> Delivery<P>
         ds: arrival.ds,
         rewrite: false,
         enqueued: now,
-        tin: 0,
+        tin: Stamp::NONE.tin(),
         packet: piece.packet,
     }
 }
@@ -309,7 +310,7 @@ fn as_is<P>(now: Instant, arrival: &Arrival<'_>, piece: Piece<P>) -> Delivery<P>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sojourn::Total;
+    use crate::delays::{Totals, tins};
     use shaper::packet::DsField;
     use shaper::qdisc::{Params, cake, fifo};
     use shaper::time::Duration;
@@ -412,15 +413,15 @@ mod tests {
 
     #[test]
     fn waiting_times_are_recorded_until_they_are_taken() {
-        let params = Params::Fifo(fifo::Params::default());
-        let mut egress = egress(100, None).recording(Sojourn::new(&params));
+        let tins = tins(&Params::Fifo(fifo::Params::default()));
+        let mut egress = egress(100, None).recording(Recorder::new(tins));
         put(&mut egress, Instant::ZERO, 0, false, &mut Vec::new());
         put(&mut egress, Instant::ZERO, 1, true, &mut Vec::new());
         drain(&mut egress, Instant::ZERO + Duration::from_millis(8));
         for packets in [1, 0] {
-            let mut page = Sojourn::new(&params);
+            let mut page = Recorder::new(tins);
             egress.exchange_sojourn(&mut page);
-            let mut total = Total::default();
+            let mut total = Totals::default();
             total.add(&page);
             let waited = total.of_all();
             assert_eq!(waited.packets, packets, "the control frame did not wait in the discipline");

@@ -1,23 +1,31 @@
 //! What was in flight in a transmit queue, and for how long, as histograms.
 //!
-//! Contract as in [`crate::sojourn`]: all memory is taken by [`Flight::new`]; recording is a shift, an
+//! Contract as in [`crate::delays`]: all memory is taken by [`Flight::new`]; recording is a shift, an
 //! index and some additions; values are exact to 1 %, times to half a microsecond if that is more. Bytes
 //! from 1 to 4 GiB; times to 60 s.
 
+use crate::delays::{Cell, Recorder, Totals, quantile};
 use hdrhistogram::{Counter, Histogram};
 use shaper::time::Duration;
 
 /// Since the last exchange, on the packet path.
 #[derive(Clone, Debug, Default)]
-pub struct Flight(Option<Box<Set<u32>>>);
+pub struct Flight {
+    amounts: Option<Box<Set<u32>>>,
+    /// As if residence and lateness were tins: these are noted at each mark, and that is the least work.
+    times: Recorder,
+}
 
 /// Since the start, on the control side.
 #[derive(Clone, Debug, Default)]
-pub struct Total(Option<Box<Set<u64>>>);
+pub struct Total {
+    amounts: Option<Box<Set<u64>>>,
+    times: Totals,
+}
 
-/// One histogram of each kind.
+/// One histogram of each kind that is no time.
 #[derive(Clone, Debug)]
-struct Set<C: Counter>([Histogram<C>; KINDS]);
+struct Set<C: Counter>([Histogram<C>; AMOUNTS]);
 
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +34,10 @@ pub enum Kind {
     Limit,
     /// Bytes in flight likewise.
     InFlight,
-    /// From submission to completion in nanoseconds, by descriptor.
-    Residence,
     /// Descriptors that one look found complete.
     Batch,
+    /// From submission to completion in nanoseconds, by descriptor.
+    Residence,
     /// How much later a completion was seen than a wire of the measured rate would have sent the
     /// frame, in nanoseconds, by descriptor.
     Lateness,
@@ -55,21 +63,29 @@ pub struct Quantiles {
 impl Flight {
     /// Empty histograms, some 60 KiB.
     pub fn new() -> Self {
-        Self(Set::new())
+        Self { amounts: Set::new(), times: Recorder::new(Kind::ALL.len() - AMOUNTS) }
     }
 
     /// Empty histograms where another has some.
     #[must_use]
     pub fn like(other: &Self) -> Self {
-        Self(other.0.as_ref().and_then(|_| Set::new()))
+        if other.amounts.is_some() { Self::new() } else { Self::default() }
     }
 
     /// Notes a value that `weight` packets have had.
     #[inline]
     pub fn record(&mut self, kind: Kind, value: u64, weight: u64) {
-        if let Some(set) = &mut self.0 {
-            let weight = u32::try_from(weight).unwrap_or(u32::MAX);
-            set.0[kind as usize].saturating_record_n(value, weight);
+        let weight = u32::try_from(weight).unwrap_or(u32::MAX);
+        match (kind as usize).checked_sub(AMOUNTS) {
+            Some(time) => self.times.add(time as u8, Cell::of(Duration::from_nanos(value)), weight),
+            None => self.record_amount(kind, value, weight),
+        }
+    }
+
+    fn record_amount(&mut self, kind: Kind, value: u64, weight: u32) {
+        let amounts = self.amounts.as_mut();
+        if let Some(histogram) = amounts.and_then(|amounts| amounts.0.get_mut(kind as usize)) {
+            histogram.saturating_record_n(value, weight);
         }
     }
 
@@ -83,11 +99,12 @@ impl Flight {
 impl Total {
     /// Adds what was recorded on the packet path.
     pub fn add(&mut self, flight: &Flight) {
-        let Some(added) = &flight.0 else { return };
-        if self.0.is_none() {
-            self.0 = Set::new();
+        self.times.add(&flight.times);
+        let Some(added) = &flight.amounts else { return };
+        if self.amounts.is_none() {
+            self.amounts = Set::new();
         }
-        let Some(total) = &mut self.0 else { return };
+        let Some(total) = &mut self.amounts else { return };
         for (total, added) in total.0.iter_mut().zip(&added.0) {
             for value in added.iter_recorded() {
                 total.saturating_record_n(value.value_iterated_to(), value.count_at_value().into());
@@ -97,8 +114,12 @@ impl Total {
 
     /// What was recorded of one kind; nothing if nothing was.
     pub fn of(&self, kind: Kind) -> Quantiles {
-        let Some(set) = &self.0 else { return Quantiles::default() };
-        let histogram = &set.0[kind as usize];
+        if let Some(time) = (kind as usize).checked_sub(AMOUNTS) {
+            return quantiles(&self.times.cells_of_tin(time));
+        }
+        let Some(histogram) = self.amounts.as_ref().and_then(|amounts| amounts.0.get(kind as usize)) else {
+            return Quantiles::default();
+        };
         let at = |quantile| histogram.value_at_quantile(quantile);
         Quantiles {
             count: histogram.len(),
@@ -111,10 +132,14 @@ impl Total {
     }
 }
 
+fn quantiles(cells: &[(u64, u64)]) -> Quantiles {
+    let [p50, p90, p99, p999, max] = [0.5, 0.9, 0.99, 0.999, 1.0].map(|share| quantile(cells, share));
+    Quantiles { count: cells.iter().map(|(_, count)| count).sum(), p50, p90, p99, p999, max }
+}
+
 impl Kind {
-    /// Every kind, in the order of the histograms.
-    pub const ALL: [Self; KINDS] =
-        [Self::Limit, Self::InFlight, Self::Residence, Self::Batch, Self::Lateness];
+    /// Every kind: first the amounts, then the times.
+    pub const ALL: [Self; 5] = [Self::Limit, Self::InFlight, Self::Batch, Self::Residence, Self::Lateness];
 
     /// Its name, as in statistics.
     pub const fn name(self) -> &'static str {
@@ -126,29 +151,19 @@ impl Kind {
             Self::Lateness => "lateness",
         }
     }
-
-    const fn bounds(self) -> (u64, u64) {
-        match self {
-            Self::Limit | Self::InFlight => (1, u32::MAX as u64),
-            Self::Batch => (1, 65_536),
-            Self::Residence | Self::Lateness => (1_000, 60_000_000_000),
-        }
-    }
 }
 
 impl<C: Counter> Set<C> {
     /// Never `None`, as the bounds are right.
     fn new() -> Option<Box<Self>> {
-        let histogram = |kind: Kind| {
-            let (low, high) = kind.bounds();
-            Histogram::new_with_bounds(low, high, DIGITS).ok()
-        };
-        let [a, b, c, d, e] = Kind::ALL.map(histogram);
-        Some(Box::new(Self([a?, b?, c?, d?, e?])))
+        let histogram = |highest| Histogram::new_with_bounds(1, highest, DIGITS).ok();
+        let [a, b, c] = [u32::MAX.into(), u32::MAX.into(), u16::MAX.into()].map(histogram);
+        Some(Box::new(Self([a?, b?, c?])))
     }
 }
 
-const KINDS: usize = 5;
+/// Kinds that are no times: limit, bytes in flight, batch, in this order.
+const AMOUNTS: usize = 3;
 
 /// Significant decimal digits that are kept.
 const DIGITS: u8 = 2;
@@ -193,6 +208,6 @@ mod tests {
         let mut total = Total::default();
         total.add(&flight);
         assert_eq!(total.of(Kind::Limit), Quantiles::default());
-        assert!(Flight::like(&Flight::new()).0.is_some());
+        assert!(Flight::like(&Flight::new()).amounts.is_some());
     }
 }

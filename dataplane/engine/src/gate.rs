@@ -13,9 +13,12 @@
 use crate::completion::source::{Nudge, Queue, Source};
 use crate::completion::watch::{self, Contradiction, PATIENCE, Watch};
 use crate::completion::{Amount, Completions, Seen};
+use crate::delays::Recorder;
 use crate::flight::{Flight, Kind};
+use crate::flying::Flying;
+use crate::outbox::Outbox;
 use crate::plan::{CompleteOn, GovernorPlan};
-use dpdk::{Burst, Held, Mbuf, Mempool};
+use dpdk::{Held, Mbuf, Mempool};
 use shaper::dql::{self, Governor, Params};
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -27,6 +30,7 @@ pub struct Gate {
     completions: Completions<Held>,
     watch: Watch,
     flight: Flight,
+    flying: Flying,
     settings: Settings,
     /// Of the latest turn.
     now: Instant,
@@ -78,6 +82,9 @@ pub struct Stats {
     /// Bursts whose last frame could not be held, for want of a buffer: counted as complete with the
     /// one before.
     pub unheld: u64,
+    /// Packets that were in the ring and whose completion was not seen, as the way of seeing it was given
+    /// up: no histogram of residence or total has them.
+    pub unrecorded: u64,
 }
 
 /// The gate of one direction, for a page.
@@ -135,6 +142,7 @@ impl Gate {
             completions: Completions::new(settings.source, settings.nudge, settings.ring),
             watch: Watch::default(),
             flight: Flight::new(),
+            flying: Flying::default(),
             settings,
             now: Instant::ZERO,
             budget: Budget { bytes: 1, frames: 1, framing },
@@ -144,6 +152,13 @@ impl Gate {
             retry_after: RETRY,
             stats: Stats::default(),
         }
+    }
+
+    /// Has it record how long each packet is in the ring, and how long it took in all, by so many tins.
+    #[must_use]
+    pub fn recording(self, tins: usize) -> Self {
+        let flying = Flying::new(tins, self.settings.ring);
+        Self { flying, ..self }
     }
 
     /// Other bounds and another notion of completion from now on; what was learned stays.
@@ -159,8 +174,16 @@ impl Gate {
         if self.retry.is_some_and(|retry| retry <= now) {
             self.resume(now);
         }
-        let flight = &mut self.flight;
+        let (flight, flying) = (&mut self.flight, &mut self.flying);
+        let (mut done, offered) =
+            (self.completions.done().descriptors, self.completions.offered().descriptors);
         let mut group: Option<Seen> = None;
+        let mut record = |group: Seen| {
+            record(flight, group);
+            let from = done;
+            done += group.amount.descriptors;
+            flying.landed(now, from..done, offered, group.residence);
+        };
         let reaped = self.completions.reap(now, tx, |seen| match &mut group {
             Some(group) if group.residence == seen.residence => {
                 group.amount.descriptors += seen.amount.descriptors;
@@ -168,12 +191,12 @@ impl Gate {
             }
             _ => {
                 if let Some(group) = group.replace(seen) {
-                    record(flight, group);
+                    record(group);
                 }
             }
         });
         if let Some(group) = group {
-            record(flight, group);
+            record(group);
             flight.record(Kind::Batch, reaped.descriptors, 1);
             self.progress(now, reaped);
             self.complete(now, reaped);
@@ -211,19 +234,22 @@ impl Gate {
         self.governor.held();
     }
 
-    /// Sends from the front of `burst`, and looks for the last frame that is taken. Returns how many
-    /// are; the others stay in the burst.
+    /// Sends from the front of the out-box, and looks for the last frame that is taken. Returns how many
+    /// are; the others stay there.
     #[inline]
-    pub fn burst(&mut self, now: Instant, tx: &mut impl Queue, burst: &mut Burst) -> usize {
+    pub fn burst(&mut self, now: Instant, tx: &mut impl Queue, outbox: &mut Outbox) -> usize {
         if self.completions.source() == Source::Submit {
-            return tx.send(burst);
+            let sent = tx.send(outbox.burst());
+            self.flying.gone(now, outbox.gone(sent));
+            return sent;
         }
-        tx.join(burst);
-        let before = self.completions.in_flight();
-        self.offer(now, burst);
-        let sent = tx.send(burst);
+        tx.join(outbox.burst());
+        let (before, first) = (self.completions.in_flight(), self.completions.offered().descriptors);
+        self.offer(now, outbox.burst().as_mut_slice());
+        self.flying.offer(outbox, first, self.completions.done().descriptors);
+        let sent = tx.send(outbox.burst());
         let mut left = Amount::default();
-        burst.as_slice().iter().for_each(|frame| left.add(frame, self.settings.framing.into()));
+        outbox.as_slice().iter().for_each(|frame| left.add(frame, self.settings.framing.into()));
         self.completions.taken(left);
         let taken = self.completions.in_flight().since(before);
         if taken.descriptors > 0 {
@@ -235,7 +261,7 @@ impl Gate {
     /// What waited for the driver was given up: nothing may follow what it has taken.
     #[cold]
     pub fn settle(&mut self) {
-        let settled = self.completions.settle();
+        let settled = self.unseen(Completions::settle);
         self.complete(self.now, settled);
         self.reckon();
     }
@@ -268,6 +294,11 @@ impl Gate {
         std::mem::swap(&mut self.flight, empty);
     }
 
+    /// Gives away how long packets took since the last time, in exchange for empty histograms.
+    pub fn exchange_delays(&mut self, residence: &mut Recorder, total: &mut Recorder) {
+        self.flying.exchange(residence, total);
+    }
+
     /// Everything for a page.
     pub fn report(&self) -> GatePage {
         GatePage {
@@ -280,7 +311,7 @@ impl Gate {
             delay: self.governor.delay(),
             governor: *self.governor.stats(),
             watch: self.watch.stats(),
-            gate: self.stats,
+            gate: Stats { unrecorded: self.flying.unrecorded(), ..self.stats },
         }
     }
 
@@ -337,9 +368,9 @@ impl Gate {
 
     /// Marks a burst.
     #[inline]
-    fn offer(&mut self, now: Instant, burst: &mut Burst) {
+    fn offer(&mut self, now: Instant, burst: &mut [Mbuf]) {
         let (span, framing) = (self.span(), u64::from(self.settings.framing));
-        let Some((last, before)) = burst.as_mut_slice().split_last_mut() else { return };
+        let Some((last, before)) = burst.split_last_mut() else { return };
         let mut run = Amount::default();
         for frame in before {
             run.add(frame, framing);
@@ -359,7 +390,7 @@ impl Gate {
             return;
         }
         let is_held = self.completions.source() == Source::Held;
-        let handle = if is_held { frame.hold().or_else(|| self.rehead(frame, is_last)) } else { None };
+        let handle = if is_held { frame.hold().or_else(|| self.rehead(frame, run, is_last)) } else { None };
         if is_held == handle.is_some() {
             self.completions.offer(std::mem::take(run));
             self.completions.mark(now, handle);
@@ -368,15 +399,17 @@ impl Gate {
 
     /// The frame's first segment has other holders, or is not its own.
     #[cold]
-    fn rehead(&mut self, frame: &mut Mbuf, is_last: bool) -> Option<Held> {
+    fn rehead(&mut self, frame: &mut Mbuf, run: &mut Amount, is_last: bool) -> Option<Held> {
         if !is_last {
             return None;
         }
+        let before = frame.nb_segs();
         let handle = self.settings.heads.as_ref().and_then(|heads| {
             let room = usize::from(heads.data_room() - dpdk::mempool::HEADROOM);
             frame.rehead(heads, room).ok()?;
             frame.hold()
         });
+        run.descriptors += u64::from(frame.nb_segs().saturating_sub(before));
         *(if handle.is_some() { &mut self.stats.reheaded } else { &mut self.stats.unheld }) += 1;
         handle
     }
@@ -408,6 +441,16 @@ impl Gate {
         {
             self.give_up(now, why);
         }
+    }
+
+    /// Counts as done what nobody will see complete.
+    #[cold]
+    fn unseen(&mut self, finish: impl FnOnce(&mut Completions<Held>) -> Amount) -> Amount {
+        let before = self.completions.done().descriptors;
+        let finished = finish(&mut self.completions);
+        let (done, offered) = (self.completions.done().descriptors, self.completions.offered().descriptors);
+        self.flying.forget(before..done, offered);
+        finished
     }
 
     #[inline]
@@ -453,7 +496,7 @@ impl Gate {
     }
 
     fn switch(&mut self, now: Instant, source: Source, nudge: Nudge) {
-        self.completions.switch(source, nudge);
+        self.unseen(|completions| completions.switch(source, nudge));
         self.governor.reset(now);
         self.watch.progress();
         self.reckon();

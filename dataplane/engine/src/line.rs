@@ -10,6 +10,7 @@ pub use change::ChangeError;
 use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::completion::drivers::Choice;
+use crate::delays::{ByKind, Recorder, Totals};
 use crate::direction::Direction;
 use crate::flight::{self, Flight};
 use crate::gate::Gate;
@@ -18,7 +19,6 @@ use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Step, Way};
-use crate::sojourn::{Sojourn, Total};
 use crate::split::offload::Verdict;
 use crate::talkers::{Sample, Watch};
 use crate::worker::{Poll, Worker};
@@ -125,10 +125,12 @@ pub struct LineWorker {
     pub clock: &'static str,
     /// Its last statistics.
     pub page: Page,
-    /// How long packets waited in each direction since the start.
-    pub sojourn: Vec<Total>,
+    /// How long packets took in each direction since the start.
+    pub delays: Vec<ByKind<Totals>>,
     /// What was in flight in each direction's transmit ring since the start.
     pub flight: Vec<flight::Total>,
+    /// Tins of each direction whose times are recorded apart.
+    tins: Vec<usize>,
     /// Who sent most in each direction of late.
     pub talkers: Vec<Watch>,
     /// Cycles of the time stamp counter in a second.
@@ -252,7 +254,10 @@ impl Line {
         for worker in &mut self.workers {
             let Some(handle) = worker.handle.take() else { continue };
             if let Ok(mut ended) = handle.join() {
-                let mut page = worker.page.next();
+                while let Some(page) = worker.control.page() {
+                    worker.keep(*page);
+                }
+                let mut page = worker.empty_page();
                 ended.report(&mut page);
                 ended.exchange_histograms(&mut page);
                 worker.keep(page);
@@ -361,8 +366,8 @@ impl LinePort {
 impl LineWorker {
     fn keep(&mut self, page: Page) {
         self.page = page;
-        for (total, sojourn) in self.sojourn.iter_mut().zip(&self.page.sojourn) {
-            total.add(sojourn);
+        for (total, delays) in self.delays.iter_mut().zip(&self.page.delays) {
+            total.add(delays);
         }
         for (total, flight) in self.flight.iter_mut().zip(&self.page.flight) {
             total.add(flight);
@@ -376,8 +381,9 @@ impl LineWorker {
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
+        let tins: Vec<_> = directions.iter().map(|direction| direction.egress().sojourn().tins()).collect();
         let page = Page {
-            sojourn: directions.iter().map(|direction| Sojourn::like(direction.egress().sojourn())).collect(),
+            delays: tins.iter().copied().map(ByKind::<Recorder>::new).collect(),
             flight: directions
                 .iter()
                 .map(|direction| {
@@ -387,7 +393,7 @@ impl LineWorker {
             talkers: directions.iter().map(|direction| Sample::like(direction.talkers().sample())).collect(),
             ..Page::new(directions.len())
         };
-        let sojourn = directions.iter().map(|_| Total::default()).collect();
+        let delays = directions.iter().map(|_| ByKind::default()).collect();
         let flight = directions.iter().map(|_| flight::Total::default()).collect();
         let talkers = directions.iter().map(|_| Watch::default()).collect();
         let cause = clock.source();
@@ -401,10 +407,11 @@ impl LineWorker {
             lcore: lcore.id(),
             clock: cause,
             page,
-            sojourn,
+            delays,
             flight,
             talkers,
             tsc_hz: tsc::hz(eal),
+            tins,
             control,
             asked: false,
             changing: 0,
@@ -418,8 +425,17 @@ impl LineWorker {
         while let Some(page) = self.control.page() {
             self.keep(*page);
         }
-        let page = Box::new(self.page.next());
+        let page = Box::new(self.empty_page());
         self.asked = self.control.send(Command::Report(page)).is_ok();
+    }
+
+    fn empty_page(&mut self) -> Page {
+        let mut page = self.page.successor();
+        if page.delays.is_empty() {
+            // The worker has them still, and has not answered.
+            page.delays = self.tins.iter().copied().map(ByKind::<Recorder>::new).collect();
+        }
+        page
     }
 
     fn fetch(&mut self) {
@@ -459,7 +475,8 @@ mod tests {
             lcore,
             clock: "none",
             page: Page::new(0),
-            sojourn: Vec::new(),
+            delays: Vec::new(),
+            tins: Vec::new(),
             flight: Vec::new(),
             talkers: Vec::new(),
             tsc_hz: 0,

@@ -2,11 +2,11 @@
 
 use crate::clock::ClockStats;
 use crate::counters::{Counters, Tally};
+use crate::delays::{ByKind, Recorder};
 use crate::egress::ControlStats;
 use crate::flight::Flight;
 use crate::gaps::Gaps;
 use crate::gate::GatePage;
-use crate::sojourn::Sojourn;
 use crate::talkers::Sample;
 use shaper::qdisc::Stats;
 use shaper::qdisc::cake::MAX_TINS;
@@ -29,8 +29,8 @@ pub struct Page {
     pub clock: ClockStats,
     /// Its directions, in the order they were given to it.
     pub directions: Vec<DirectionPage>,
-    /// How long packets waited in each direction since the page before.
-    pub sojourn: Vec<Sojourn>,
+    /// How long packets took in each direction since the page before.
+    pub delays: Vec<ByKind<Recorder>>,
     /// What was in flight in each direction's transmit ring since the page before.
     pub flight: Vec<Flight>,
     /// Who sent most in each direction since the page before.
@@ -80,12 +80,15 @@ impl Page {
         Self { directions: vec![DirectionPage::default(); directions], ..Self::default() }
     }
 
-    /// An empty page to be filled by the worker that filled this one.
+    /// An empty page to be filled by the worker that filled this one, with the histograms and tables of packets
+    /// of this one: their memory is there, so that the worker meets no page fault in it.
     #[must_use]
-    pub fn next(&self) -> Self {
-        let sojourn = self.sojourn.iter().map(Sojourn::like).collect();
+    pub fn successor(&mut self) -> Self {
+        let mut delays = std::mem::take(&mut self.delays);
+        delays.iter_mut().for_each(ByKind::clear);
         let flight = self.flight.iter().map(Flight::like).collect();
-        let talkers = self.talkers.iter().map(Sample::like).collect();
-        Self { sojourn, flight, talkers, ..Self::new(self.directions.len()) }
+        let mut talkers = std::mem::take(&mut self.talkers);
+        talkers.iter_mut().for_each(Sample::clear);
+        Self { delays, flight, talkers, ..Self::new(self.directions.len()) }
     }
 }

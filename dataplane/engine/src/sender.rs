@@ -6,8 +6,9 @@ use crate::counters::{Counters, Loss, Losses, Tally};
 use crate::egress::Egress;
 use crate::frame;
 use crate::gate::{Budget, Gate};
+use crate::outbox::{Outbox, Stamp};
 use crate::talkers::Talkers;
-use dpdk::{Burst, Mbuf, TxQueue};
+use dpdk::{Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -21,7 +22,7 @@ pub(crate) use late_cut::LateCut;
 #[derive(Debug)]
 pub(crate) struct Sender {
     tx: TxQueue,
-    outbox: Burst,
+    outbox: Outbox,
     outbox_bytes: u64,
     /// Pieces of several segments, and what stands behind one that the driver refused.
     late: LateCut,
@@ -47,7 +48,7 @@ impl Sender {
     pub(crate) fn new(tx: TxQueue, late: LateCut) -> Self {
         Self {
             tx,
-            outbox: Burst::new(),
+            outbox: Outbox::new(),
             outbox_bytes: 0,
             late,
             refused_since: None,
@@ -131,7 +132,7 @@ impl Sender {
 
     /// Gives up what waits for the driver.
     pub(crate) fn flush(&mut self, loss: Loss, losses: &mut Losses) {
-        while let Some(packet) = self.outbox.pop() {
+        while let Some((packet, _)) = self.outbox.pop() {
             losses.add(loss, frame::wire_len(&packet));
         }
         self.outbox_bytes = 0;
@@ -208,19 +209,19 @@ impl Sender {
             let doomed =
                 &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
             let Some(delivery) = egress.dequeue(now, doomed) else { break };
-            let (len, segs) = (delivery.len, delivery.segs);
+            let (len, segs, stamp) = (delivery.len, delivery.segs, stamp(&delivery));
             if let Some(weight) = self.talkers.weigh(len) {
                 self.talkers.note(now, &delivery.packet, weight, now.since(delivery.enqueued));
             }
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
             // Its header is not in the cache any more: what waits tells of its segments.
-            let passed = if segs > 1 { self.late.pass(packet, counters) } else { Some(packet) };
+            let passed = if segs > 1 { self.late.pass(packet, stamp, counters) } else { Some(packet) };
             let Some(packet) = passed else { continue };
             self.outbox_bytes += u64::from(len);
             // There is room: a packet handed back would be freed here, uncounted.
-            let _ = self.outbox.push(packet);
+            let _ = self.outbox.push(packet, stamp);
             // The driver reads the header next, and it has waited too long to be in the cache still.
-            self.outbox.prefetch_header(self.outbox.len() - 1);
+            self.outbox.prefetch_last();
         }
     }
 
@@ -230,7 +231,7 @@ impl Sender {
         self.outbox_bytes -= self.late.prepare(&mut self.tx, &mut self.outbox, counters);
         let sent = match &mut self.gate {
             Some(gate) => gate.burst(now, &mut self.tx, &mut self.outbox),
-            None => self.tx.burst(&mut self.outbox),
+            None => self.tx.burst(self.outbox.burst()),
         };
         self.late.gone(sent);
         let left: u64 = self.outbox.as_slice().iter().map(|packet| u64::from(frame::wire_len(packet))).sum();
@@ -255,7 +256,7 @@ impl Sender {
         };
         self.refused_since = Some(since);
         if now.since(since) > REFUSAL_BOUND
-            && let Some(packet) = self.outbox.pop()
+            && let Some((packet, _)) = self.outbox.pop()
         {
             let len = frame::wire_len(&packet);
             self.outbox_bytes -= u64::from(len);
@@ -267,6 +268,12 @@ impl Sender {
             }
         }
     }
+}
+
+/// What is recorded of a packet: nothing if it comes from the control queue.
+#[inline]
+const fn stamp(delivery: &Delivery<Mbuf>) -> Stamp {
+    Stamp::new(delivery.enqueued, delivery.tin)
 }
 
 /// Rewrites the DS field if the discipline asked for it, and yields the packet.

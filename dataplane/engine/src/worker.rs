@@ -151,11 +151,11 @@ impl Worker {
         }
     }
 
-    /// Gives away how long packets waited, what was in flight and who sent most since the last page, in
+    /// Gives away how long packets took, what was in flight and who sent most since the last page, in
     /// exchange for the empty histograms and tables of this one.
     pub fn exchange_histograms(&mut self, page: &mut Page) {
-        for (direction, sojourn) in self.directions.iter_mut().zip(&mut page.sojourn) {
-            direction.exchange_sojourn(sojourn);
+        for (direction, delays) in self.directions.iter_mut().zip(&mut page.delays) {
+            direction.exchange_delays(delays);
         }
         for (direction, flight) in self.directions.iter_mut().zip(&mut page.flight) {
             direction.exchange_flight(flight);

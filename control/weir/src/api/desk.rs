@@ -6,6 +6,7 @@
 use crate::events::Event;
 use crate::observe::flows::Talking;
 use crate::report::Report;
+use crate::telemetry::delays::Delays;
 use config::model::Config;
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,6 +25,10 @@ pub struct Snapshot {
     pub report: Report,
     /// Who sent most of late.
     pub talking: Vec<Talking>,
+    /// How long packets took since the start.
+    pub delays: Delays,
+    /// The same of the last complete window.
+    pub recent: Arc<Delays>,
     /// What it runs by.
     pub config: Arc<Config>,
     /// Which change that came with; 0 at the start.
@@ -233,6 +238,8 @@ mod tests {
                 at: 0.0,
                 report: Report::default(),
                 talking: Vec::new(),
+                delays: Delays::default(),
+                recent: Arc::default(),
                 config: Arc::new(config.unwrap().config),
                 generation: 0,
                 events: Arc::default(),

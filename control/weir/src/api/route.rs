@@ -8,7 +8,8 @@ use crate::events::Event;
 use crate::observe;
 use crate::page;
 use crate::report::{PortReport, TxQueueReport, WorkerReport};
-use crate::telemetry::metrics;
+use crate::telemetry::delays::{Filter, Kind, Window};
+use crate::telemetry::{formats, metrics};
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -32,6 +33,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Bell>)> {
         ("/v1/events", get(events)),
         ("/v1/flows", get(flows)),
         ("/v1/governor", get(governor)),
+        ("/v1/histograms", get(histograms)),
         ("/v1/lcores", get(lcores)),
         ("/v1/ports", get(ports)),
         ("/v1/reload", post(reload)),
@@ -68,6 +70,46 @@ pub fn json(document: &impl Serialize) -> Result<Response, Fault> {
 
 async fn stats(State(bell): State<Bell>) -> Result<Response, Fault> {
     json(&snapshot(&bell).await?.report)
+}
+
+/// Which histograms, and how they are written.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct HistogramOptions {
+    window: Window,
+    format: Option<String>,
+    link: Option<String>,
+    direction: Option<String>,
+    tin: Option<String>,
+    kind: Option<Kind>,
+}
+
+async fn histograms(
+    State(bell): State<Bell>,
+    options: Result<Query<HistogramOptions>, QueryRejection>,
+) -> Result<Response, Fault> {
+    let Query(HistogramOptions { window, format, link, direction, tin, kind }) = options?;
+    let snapshot = snapshot(&bell).await?;
+    let delays = match window {
+        Window::Cumulative => snapshot.delays.clone(),
+        Window::Interval => (*snapshot.recent).clone(),
+    };
+    let delays = delays.filtered(&Filter { link, direction, tin, kind });
+    let text = match format.as_deref() {
+        None | Some("json") => return json(&delays),
+        Some("csv") => formats::csv(&delays, true),
+        Some("hgrm") => formats::hgrm(&delays).map_err(|error| Fault::bad(format!("{error:#}")))?,
+        Some("log") => {
+            let lines = formats::log_lines(&delays, delays.start);
+            let fault = |error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}"));
+            formats::log_head(delays.start) + &lines.map_err(fault)?
+        }
+        Some(other) => {
+            return Err(Fault::bad(format!("format is json, csv, hgrm or log, not {:?}", clipped(other))));
+        }
+    };
+    let kind = if format.as_deref() == Some("csv") { "text/csv" } else { "text/plain; charset=utf-8" };
+    Ok(([(CONTENT_TYPE, kind)], text).into_response())
 }
 
 /// Alive is who still answers, and whose workers have sent their statistics or were waited for.

@@ -2,7 +2,7 @@
 
 use crate::report::TinReport;
 use config::model;
-use engine::sojourn::Total;
+use engine::delays::Totals;
 use shaper::qdisc::{Params, Stats, cake};
 
 /// The options in force but the bandwidth, in `tc`'s order and words.
@@ -32,16 +32,23 @@ pub fn counters(stats: &cake::Stats) -> [(&'static str, u64); 10] {
 }
 
 /// The tins in the order of `tc`; none if this is not cake.
-pub fn tins(params: &Params, stats: Option<&Stats>, delivered: &[u64], sojourn: &Total) -> Vec<TinReport> {
-    let (Params::Cake(params), Some(Stats::Cake(stats))) = (params, stats) else { return Vec::new() };
-    let named = params.diffserv.tin_names().iter().zip(params.diffserv.tin_order());
-    let report = |(name, number): (&&str, &u8)| {
-        let number = usize::from(*number);
+pub fn tins(params: &Params, stats: Option<&Stats>, delivered: &[u64], sojourn: &Totals) -> Vec<TinReport> {
+    let Some(Stats::Cake(stats)) = stats else { return Vec::new() };
+    let report = |(name, number): (&str, usize)| {
         let stats = stats.tins().get(number)?;
         let delivered = delivered.get(number).copied().unwrap_or(0);
         Some(TinReport::new(name, stats, delivered, sojourn.of_tin(number).into()))
     };
-    named.filter_map(report).collect()
+    names(params).filter_map(report).collect()
+}
+
+/// Name and number of each tin in the order of `tc`; none if this is not cake.
+pub fn names(params: &Params) -> impl Iterator<Item = (&'static str, usize)> + use<> {
+    let (names, order): (&[&'static str], &[u8]) = match params {
+        Params::Cake(cake) => (cake.diffserv.tin_names(), cake.diffserv.tin_order()),
+        Params::Fifo(_) | Params::FqCodel(_) => (&[], &[]),
+    };
+    names.iter().copied().zip(order.iter().map(|number| usize::from(*number)))
 }
 
 /// A size of which there was none yet is 0.
@@ -53,7 +60,7 @@ fn smallest(size: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::report::{DirectionReport, LinkReport, Report, snapshot};
-    use engine::sojourn::Sojourn;
+    use engine::delays::{Recorder, tins as tins_of};
     use shaper::qdisc::cake::{Diffserv, TinStats};
     use shaper::time::Duration;
 
@@ -113,7 +120,7 @@ mod tests {
         let settings = config.links[0].up.clone().unwrap();
         let Params::Cake(params) = settings.qdisc else { panic!("not cake") };
         let stats = stats(params.diffserv);
-        let (mut waited, mut total) = (Sojourn::new(&settings.qdisc), Total::default());
+        let (mut waited, mut total) = (Recorder::new(tins_of(&settings.qdisc)), Totals::default());
         for packet in 0..1_000 {
             waited.record(0, Duration::from_micros(10 * packet));
             waited.record(2, Duration::from_micros(packet));
@@ -130,6 +137,8 @@ mod tests {
             qdisc: counters,
             tins: tins(&settings.qdisc, Some(&stats), &[0; 8], &total),
             sojourn: total.of_all().into(),
+            residence: total.of_tin(2).into(),
+            total: total.of_tin(0).into(),
             ..DirectionReport::default()
         };
         let link = LinkReport { name: "home".into(), directions: vec![direction], ..LinkReport::default() };

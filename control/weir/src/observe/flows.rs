@@ -24,7 +24,8 @@ pub fn talking(line: &Line) -> Vec<Talking> {
     let mut all = Vec::new();
     for link in line.links() {
         for (way, place) in &link.ways {
-            let watch = line.workers().get(place.worker).and_then(|worker| worker.talkers.get(place.direction));
+            let watch =
+                line.workers().get(place.worker).and_then(|worker| worker.talkers.get(place.direction));
             let window = watch.and_then(|watch| watch.last()).cloned().unwrap_or_default();
             all.push(Talking { link: link.name.clone(), direction: way.name(), window });
         }

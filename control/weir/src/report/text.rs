@@ -40,8 +40,10 @@ fn write_direction(f: &mut Formatter<'_>, link: &LinkReport, d: &DirectionReport
     } else {
         tins::write(f, &d.qdisc, &d.tins)?;
     }
-    if d.sojourn.packets > 0 {
-        write_sojourn(f, &d.sojourn)?;
+    for (what, delays) in [("sojourn", &d.sojourn), ("residence", &d.residence), ("total", &d.total)] {
+        if delays.packets > 0 {
+            write_delays(f, what, delays)?;
+        }
     }
     write!(f, " received {} bytes {} pkt", d.received.bytes, d.received.packets)?;
     for (what, count) in [("added by cutting", d.added), ("removed by merging", d.removed)] {
@@ -84,9 +86,9 @@ fn write_counters(f: &mut Formatter<'_>, d: &DirectionReport) -> fmt::Result {
     Ok(())
 }
 
-fn write_sojourn(f: &mut Formatter<'_>, sojourn: &SojournReport) -> fmt::Result {
-    write!(f, " sojourn of {} pkt:", sojourn.packets)?;
-    for (name, micros) in sojourn.rows() {
+fn write_delays(f: &mut Formatter<'_>, what: &str, delays: &SojournReport) -> fmt::Result {
+    write!(f, " {what} of {} pkt:", delays.packets)?;
+    for (name, micros) in delays.rows() {
         write!(f, " {name} {}", Micros(micros))?;
     }
     writeln!(f)

@@ -41,7 +41,8 @@ fn main() {
 
 fn print(name: &str, outcome: &Outcome) {
     let Outcome { changing, between, control, .. } = outcome;
-    let row = |what: &str, value: f64, unit: &str| println!("{:<50}  {value:.1} {unit}", format!("{name}: {what}"));
+    let row =
+        |what: &str, value: f64, unit: &str| println!("{:<50}  {value:.1} {unit}", format!("{name}: {what}"));
     let count = |what: &str, value: u64, unit: &str| {
         println!("{:<50}  {value} {unit}", format!("{name}: {what}"));
     };
@@ -62,7 +63,8 @@ fn print(name: &str, outcome: &Outcome) {
     count("gaps, without changes", control.gaps, "gaps");
     row("until all is moved, median", outcome.whole.micros(0.5), "us");
     row("until all is moved, longest", outcome.whole.longest(), "us");
-    let [with, without] = [0, 1].map(|which: usize| outcome.waits[which].of_all().p99.as_nanos() as f64 / 1e3);
+    let [with, without] =
+        [0, 1].map(|which: usize| outcome.waits[which].of_all().p99.as_nanos() as f64 / 1e3);
     row("wait of a packet with changes, p99", with, "us");
     row("wait of a packet without changes, p99", without, "us");
     row("heap grown by", outcome.heap_growth as f64 / 1024.0, "KiB");

@@ -71,8 +71,7 @@ impl Bench {
         let id = BENCHES.fetch_add(1, Ordering::Relaxed);
         let ring = |end: &str, size| Ring::create(eal, &format!("{end}{id}"), size).unwrap();
         let (inlet, outlet) = (ring("in", 1_024), ring("out", 4_096));
-        let pool =
-            Mempool::create(eal, &MempoolConfig::new(format!("storm{id}"), MBUFS)).unwrap();
+        let pool = Mempool::create(eal, &MempoolConfig::new(format!("storm{id}"), MBUFS)).unwrap();
         let port = |end: &str| {
             let mut port = Ring::port(eal, &format!("{end}{id}"), &inlet, &outlet).unwrap();
             port.configure(&PortConfig::default(), &pool).unwrap();
@@ -92,8 +91,8 @@ impl Bench {
         let params = Params::Cake(cake);
         let slots = pool::slots(&params);
         let qdisc = Qdisc::new(&params, slots as usize).unwrap();
-        let egress = Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2))
-            .recording(Sojourn::new(&params));
+        let egress =
+            Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&params));
         let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), Wants::of(&params), &[]);
         let pieces = MempoolConfig {
             data_room: PieceSum::data_room(tx.multi_segs()),
@@ -153,7 +152,8 @@ impl Bench {
             let rate = (low + high) / 2.0;
             let mut bench = Self::new(eal, rate);
             bench.run_for(Duration::from_millis(20), &mut Times::new());
-            let carries = bench.stream.missed == 0 && bench.waiting() < 2 * QUEUED && bench.stream.arriving() < 512;
+            let carries =
+                bench.stream.missed == 0 && bench.waiting() < 2 * QUEUED && bench.stream.arriving() < 512;
             *(if carries { &mut low } else { &mut high }) = rate;
         }
         low

@@ -99,6 +99,18 @@ impl<H: Handle> Completions<H> {
         self.offered.since(self.done)
     }
 
+    /// What has left, in all.
+    #[inline]
+    pub const fn done(&self) -> Amount {
+        self.done
+    }
+
+    /// What was taken, in all; while a burst is offered, what was offered.
+    #[inline]
+    pub const fn offered(&self) -> Amount {
+        self.offered
+    }
+
     /// Whether nothing in flight will be seen complete unless something follows.
     #[inline]
     pub fn is_unmarked(&self) -> bool {

@@ -12,9 +12,10 @@
 use crate::counters::{Counters, Loss, Losses, Supers, Tally};
 use crate::frame::{self, Segments};
 use crate::gate::Budget;
+use crate::outbox::{Outbox, Stamp};
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy, gathered, head_of, wire_bytes};
-use dpdk::{Burst, Mbuf, MbufError, TxQueue};
+use dpdk::{Mbuf, MbufError, TxQueue};
 use shaper::gso::{Ids, Line, Plan, Request};
 use shaper::units::Rate;
 use std::num::NonZeroU16;
@@ -31,7 +32,7 @@ pub(crate) struct LateCut {
     mtu: u32,
     cutting: Option<Cutting>,
     /// Packets that stood behind a frame that `tx_prepare` refused.
-    held: Burst,
+    held: Outbox,
     /// Packets at the front of the out-box that `tx_prepare` has let pass.
     prepared: usize,
 }
@@ -40,6 +41,7 @@ pub(crate) struct LateCut {
 #[derive(Debug)]
 struct Cutting {
     packet: Mbuf,
+    stamp: Stamp,
     request: Request,
     per_piece: NonZeroU16,
     next: u16,
@@ -49,7 +51,7 @@ struct Cutting {
 
 /// Room on the way out.
 struct Room<'a> {
-    outbox: &'a mut Burst,
+    outbox: &'a mut Outbox,
     bytes: u64,
     budget: Budget,
 }
@@ -64,18 +66,18 @@ impl Room<'_> {
 
     /// Puts it into the out-box; returns its bytes on the wire.
     #[inline]
-    fn put(&mut self, packet: Mbuf) -> u32 {
+    fn put(&mut self, packet: Mbuf, stamp: Stamp) -> u32 {
         let len = frame::wire_len(&packet);
         self.bytes += u64::from(len);
         // There is room: a packet handed back would be freed here, uncounted.
-        let _ = self.outbox.push(packet);
+        let _ = self.outbox.push(packet, stamp);
         len
     }
 }
 
 impl LateCut {
     pub(crate) const fn new(pieces: Pieces, mtu: u16, offload: Offload, policy: Policy) -> Self {
-        let held = Burst::new();
+        let held = Outbox::new();
         Self { pieces, offload, policy, ring: None, mtu: mtu as u32, cutting: None, held, prepared: 0 }
     }
 
@@ -110,14 +112,16 @@ impl LateCut {
         if let Some(cutting) = self.cutting.take() {
             losses.add_all(loss, cutting.left);
         }
-        self.held.drain().for_each(|packet| losses.add(loss, frame::wire_len(&packet)));
+        while let Some((packet, _)) = self.held.pop() {
+            losses.add(loss, frame::wire_len(&packet));
+        }
         self.prepared = 0;
         self.pieces.release();
     }
 
     /// Passes a piece of several segments that may leave as it is, and keeps one that has to be cut.
     #[inline(never)]
-    pub(crate) fn pass(&mut self, packet: Mbuf, counters: &mut Counters) -> Option<Mbuf> {
+    pub(crate) fn pass(&mut self, packet: Mbuf, stamp: Stamp, counters: &mut Counters) -> Option<Mbuf> {
         let Some(segments) = frame::segments(&packet) else { return Some(packet) };
         let does = self.offload.does(packet.ol_flags());
         let Policy { split, line, limits } = self.policy;
@@ -136,7 +140,7 @@ impl LateCut {
             false => NonZeroU16::MIN,
         };
         counters.supers.late_cuts += 1;
-        self.cut(packet, per_piece, counters);
+        self.cut(packet, stamp, per_piece, counters);
         None
     }
 
@@ -152,7 +156,7 @@ impl LateCut {
     }
 
     /// Starts to cut a packet.
-    fn cut(&mut self, packet: Mbuf, per_piece: NonZeroU16, counters: &mut Counters) {
+    fn cut(&mut self, packet: Mbuf, stamp: Stamp, per_piece: NonZeroU16, counters: &mut Counters) {
         let before = frame::wire_len(&packet);
         let gso_size = frame::segments(&packet).map_or(0, |segments| segments.gso_size);
         let request = Request { mtu: self.mtu, gso_size, ids: Ids::Increment };
@@ -167,7 +171,7 @@ impl LateCut {
         counters.added.packets += left.packets - 1;
         counters.added.bytes += left.bytes.saturating_sub(before.into());
         counters.removed.bytes += u64::from(before).saturating_sub(left.bytes);
-        self.cutting = Some(Cutting { packet, request, per_piece, next: 0, left });
+        self.cutting = Some(Cutting { packet, stamp, request, per_piece, next: 0, left });
     }
 
     /// Goes on with what waits here, as far as the out-box has room and the gate lets frames pass.
@@ -175,7 +179,7 @@ impl LateCut {
     #[inline(never)]
     pub(crate) fn emit(
         &mut self,
-        outbox: &mut Burst,
+        outbox: &mut Outbox,
         bytes: u64,
         budget: Budget,
         counters: &mut Counters,
@@ -187,9 +191,9 @@ impl LateCut {
                 if self.cutting.is_some() {
                     break;
                 }
-            } else if let Some(packet) = self.held.pop() {
-                if let Some(packet) = self.pass(packet, counters) {
-                    room.put(packet);
+            } else if let Some((packet, stamp)) = self.held.pop() {
+                if let Some(packet) = self.pass(packet, stamp, counters) {
+                    room.put(packet, stamp);
                 }
             } else {
                 break;
@@ -233,7 +237,7 @@ impl LateCut {
             }
             cutting.next += 1;
             cutting.left.packets -= 1;
-            cutting.left.bytes -= u64::from(room.put(built.packet));
+            cutting.left.bytes -= u64::from(room.put(built.packet, cutting.stamp));
         }
         Ok(())
     }
@@ -241,8 +245,8 @@ impl LateCut {
     /// Shows what is new in the out-box to the driver where something is asked of it. Takes the frame
     /// that is refused, and what stands behind it, back out; returns their bytes.
     #[inline]
-    pub(crate) fn prepare(&mut self, tx: &mut TxQueue, outbox: &mut Burst, counters: &mut Counters) -> u64 {
-        let new = outbox.as_mut_slice().get_mut(self.prepared..).unwrap_or_default();
+    pub(crate) fn prepare(&mut self, tx: &mut TxQueue, outbox: &mut Outbox, counters: &mut Counters) -> u64 {
+        let new = outbox.burst().as_mut_slice().get_mut(self.prepared..).unwrap_or_default();
         if !new.iter().any(frame::asks_the_driver) {
             self.prepared = outbox.len();
             return 0;
@@ -251,8 +255,8 @@ impl LateCut {
     }
 
     #[inline(never)]
-    fn show(&mut self, tx: &mut TxQueue, outbox: &mut Burst, counters: &mut Counters) -> u64 {
-        let new = outbox.as_mut_slice().get_mut(self.prepared..).unwrap_or_default();
+    fn show(&mut self, tx: &mut TxQueue, outbox: &mut Outbox, counters: &mut Counters) -> u64 {
+        let new = outbox.burst().as_mut_slice().get_mut(self.prepared..).unwrap_or_default();
         // What was queued before the port was given up.
         let end = new.iter().position(|packet| !self.offload.does(packet.ol_flags())).unwrap_or(new.len());
         let (asked, rest) = new.split_at_mut(end);
@@ -275,26 +279,26 @@ impl LateCut {
     /// stand behind it. If there is something here already, which they stand before, that one frame is
     /// given up instead: there are never two being cut, and nothing is overtaken.
     #[cold]
-    fn take_back(&mut self, outbox: &mut Burst, counters: &mut Counters) -> u64 {
+    fn take_back(&mut self, outbox: &mut Outbox, counters: &mut Counters) -> u64 {
         let (keep, all, is_busy) = (self.prepared, outbox.len(), self.is_busy());
         let mut bytes = 0;
         // Once around: what stays goes to the back, in order.
         for index in 0..all {
-            let Some(packet) = outbox.pop() else { break };
+            let Some((packet, stamp)) = outbox.pop() else { break };
             if index < keep || index > keep && is_busy {
-                let _ = outbox.push(packet);
+                let _ = outbox.push(packet, stamp);
                 continue;
             }
             let len = frame::wire_len(&packet);
             bytes += u64::from(len);
             if index > keep {
                 // There is room: an out-box full at most, while nothing is held.
-                let _ = self.held.push(packet);
+                let _ = self.held.push(packet, stamp);
             } else if is_busy || !frame::asks_the_driver(&packet) {
                 counters.losses.add(Loss::Refused, len);
             } else {
                 counters.supers.late_cuts += u64::from(frame::is_segmented(&packet));
-                self.cut(packet, NonZeroU16::MIN, counters);
+                self.cut(packet, stamp, NonZeroU16::MIN, counters);
             }
         }
         bytes
@@ -315,6 +319,7 @@ mod tests {
     use dpdk::testing::eal;
     use dpdk::{Mempool, MempoolConfig};
     use shaper::gso::Split;
+    use shaper::time::Instant;
 
     /// Of five frames the driver passes two and refuses the third, which is to be cut.
     #[test]
@@ -328,11 +333,13 @@ mod tests {
         let offload = Offload { tso_v4: true, tcp_checksum: true, ..Offload::NONE };
         let policy = Policy::new(Split::Never, None, &offload);
         let mut late = LateCut::new(Pieces::new(pieces.clone(), true), 1_500, offload, policy);
-        let (mut outbox, mut counters) = (Burst::new(), Counters::default());
+        let (mut outbox, mut counters) = (Outbox::new(), Counters::default());
         let samples = [Sample::TCP, Sample::TSO_V4, Sample::TSO_V4, Sample::TCP, Sample::TSO_V4];
-        for sample in samples {
-            let packet = late.pass(sample.packet(&data).unwrap(), &mut counters).unwrap();
-            outbox.push(packet).unwrap();
+        let stamp = |number| Stamp::new(Instant::from_nanos(number), 0);
+        for (number, sample) in samples.into_iter().enumerate() {
+            let stamp = stamp(number as u64);
+            let packet = late.pass(sample.packet(&data).unwrap(), stamp, &mut counters).unwrap();
+            outbox.push(packet, stamp).unwrap();
         }
         let len = |packet: &Mbuf| u64::from(frame::wire_len(packet));
         let all: u64 = outbox.as_slice().iter().map(len).sum();
@@ -350,12 +357,15 @@ mod tests {
         let lens: Vec<_> = outbox.as_slice().iter().map(Mbuf::pkt_len).collect();
         assert_eq!(lens, [154, 2_054, 1_054, 1_054, 154, 1_054, 1_054], "the last one is cut as well now");
 
+        let stamps: Vec<_> = (0..outbox.len()).map(|index| outbox.stamp(index)).collect();
+        assert_eq!(stamps, [0, 1, 2, 2, 3, 4, 4].map(stamp), "pieces have the stamp of what they were");
+
         // While something is cut, a frame that is refused is given up, and the others stay.
-        late.cut(Sample::TSO_V4.packet(&data).unwrap(), NonZeroU16::MIN, &mut counters);
+        late.cut(Sample::TSO_V4.packet(&data).unwrap(), Stamp::NONE, NonZeroU16::MIN, &mut counters);
         late.prepared = 6;
         assert_eq!(late.take_back(&mut outbox, &mut counters), 1_054);
         assert_eq!((outbox.len(), counters.losses.of(Loss::Refused).packets), (6, 1));
-        outbox.clear();
+        outbox.burst().clear();
         late.flush(Loss::Stop, &mut counters.losses);
         assert_eq!((data.in_use(), pieces.in_use(), counters.losses.of(Loss::Stop).packets), (0, 0, 2));
     }

@@ -97,11 +97,11 @@ impl Talkers {
         self.sampler.spent(now);
     }
 
-    /// Gives away what was seen, in exchange for an empty sample, and sets the step by the traffic since the
-    /// last time.
+    /// Gives away what was seen since the last time, in exchange for an empty sample; by how much it was the
+    /// step is set.
     pub fn exchange(&mut self, now: Instant, empty: &mut Sample) {
         core::mem::swap(&mut self.sample, empty);
-        self.sampler.begin(now, empty.bytes);
+        self.sampler.passed(now, empty.bytes);
     }
 
     /// What was seen since the last exchange.
@@ -115,6 +115,12 @@ impl Sample {
     #[must_use]
     pub fn like(other: &Self) -> Self {
         Self { tables: other.tables.each_ref().map(Table::like), ..Self::default() }
+    }
+
+    /// Forgets what was seen, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.tables.iter_mut().for_each(Table::clear);
+        (self.bytes, self.step) = (0, 0);
     }
 }
 

@@ -22,8 +22,9 @@ pub struct Sampler {
     /// Since when, and how many packets were looked at since.
     since: Instant,
     spent: u64,
-    /// When the period began.
+    /// When the period began, and its traffic so far.
     began: Instant,
+    bytes: u64,
 }
 
 impl Default for Sampler {
@@ -36,6 +37,7 @@ impl Default for Sampler {
             since: Instant::ZERO,
             spent: 0,
             began: Instant::ZERO,
+            bytes: 0,
         }
     }
 }
@@ -74,19 +76,17 @@ impl Sampler {
         }
     }
 
-    /// Another period begins `now`; `bytes` is the traffic of the one before.
-    pub fn begin(&mut self, now: Instant, bytes: u64) {
-        if self.step == u32::MAX {
+    /// `bytes` more have passed by `now`. Once a period is long enough to tell their rate, the step follows it.
+    pub fn passed(&mut self, now: Instant, bytes: u64) {
+        let period = now.since(self.began).as_micros();
+        self.bytes += bytes;
+        if self.step == u32::MAX || period < PERIOD_US {
             return;
         }
-        let period = now.since(self.began).as_micros().max(1);
-        (self.since, self.spent, self.began) = (now, 0, now);
-        if period < SHORT_US {
-            return;
-        }
-        let wanted = u128::from(bytes) * 1_000_000 / u128::from(period) / u128::from(RATE);
+        let wanted = u128::from(self.bytes) * 1_000_000 / u128::from(period) / u128::from(RATE);
         let wanted = u32::try_from(wanted).unwrap_or(COARSEST).clamp(FINEST, COARSEST);
-        let step = wanted.next_power_of_two().min(COARSEST);
+        (self.since, self.spent, self.began, self.bytes) = (now, 0, now, 0);
+        let step = wanted.next_power_of_two();
         if step != self.step {
             self.start(step);
         }
@@ -124,5 +124,5 @@ const FINEST: u32 = 64;
 const COARSEST: u32 = 1 << 21;
 /// Packets beyond [`RATE`] that may be looked at in a row, some 100 us of time.
 const AT_ONCE: u64 = 500;
-/// Periods too short to tell a rate by, in microseconds.
-const SHORT_US: u64 = 100_000;
+/// Shortest period whose traffic tells a rate, in microseconds.
+const PERIOD_US: u64 = 100_000;

@@ -76,6 +76,11 @@ impl Table {
         }
     }
 
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.sets.fill([Entry::FREE; WAYS]);
+    }
+
     /// What is in it, in no order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.sets.iter().flatten().filter(|entry| entry.bytes > 0)

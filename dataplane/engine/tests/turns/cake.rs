@@ -5,9 +5,9 @@ use crate::rig::{Plan, Rig, ms};
 use allocation_counter::measure;
 use dpdk::testing::eal;
 use engine::counters::Loss;
+use engine::delays::{ByKind, Recorder, Totals};
 use engine::mailbox::Command;
 use engine::page::Page;
-use engine::sojourn::{Sojourn, Total};
 use shaper::flow::rules::Rule;
 use shaper::packet::DropReason;
 use shaper::qdisc::cake::{AckFilter, Diffserv, FlowMode, Params, TinStats};
@@ -193,7 +193,7 @@ fn nothing_allocates_and_waiting_times_are_handed_over_by_exchange() {
     );
     fed.push(ethernet(0x8100, &vlan(3, 0x0800, &ip_udp(1, 0, 500, 0))));
     fed.extend([arp(), vec![0xff; 9]]);
-    let page = || Page { sojourn: vec![Sojourn::new(&plan.qdisc)], ..Page::new(1) };
+    let page = || Page { delays: vec![ByKind::<Recorder>::new(8)], ..Page::new(1) };
     let mut pages: Vec<Box<Page>> = (0..5).map(|_| Box::new(page())).collect();
     let mut turns = 0;
     let info = measure(|| {
@@ -211,13 +211,13 @@ fn nothing_allocates_and_waiting_times_are_handed_over_by_exchange() {
         });
     });
     assert_eq!((info.count_total, info.bytes_total), (0, 0), "{info:?}");
-    let (mut total, mut fetched) = (Total::default(), 0);
+    let (mut total, mut fetched) = (ByKind::<Totals>::default(), 0);
     while let Some(page) = rig.control.page() {
-        page.sojourn.iter().for_each(|sojourn| total.add(sojourn));
+        page.delays.iter().for_each(|delays| total.add(delays));
         fetched += 1;
     }
     assert_eq!(fetched, 5 - pages.len());
-    let waited = total.of_all();
+    let waited = total.sojourn.of_all();
     assert!(waited.packets > 1_000 && waited.p50 > Duration::from_millis(1) && waited.p50 <= waited.p99);
     let stats = rig.cake(0);
     assert!(rig.counters(0).rewritten > 0 && stats.tins().iter().any(|tin| tin.ecn_mark > 0), "{stats:?}");

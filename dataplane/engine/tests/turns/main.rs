@@ -10,6 +10,7 @@ mod allocation;
 mod cake;
 mod conservation;
 mod control;
+mod delays;
 mod ecn;
 mod fairness;
 mod frames;

@@ -85,7 +85,8 @@ fn vary(plan: &DirectionPlan, dice: &mut SplitMix) -> DirectionPlan {
     let mut plan = plan.clone();
     let mut below = |bound: u32| (dice.next_u32() % bound) as usize;
     let bandwidth = Some(mbit([800, 1_600, 3_200][below(3)]));
-    let overhead: Overhead = ["raw", "ethernet", "pppoe-ptm", "pppoa-vcmux mpu 96"][below(4)].parse().unwrap();
+    let overhead: Overhead =
+        ["raw", "ethernet", "pppoe-ptm", "pppoa-vcmux mpu 96"][below(4)].parse().unwrap();
     let modes = [FlowMode::FlowBlind, FlowMode::SrcHost, FlowMode::Flows, FlowMode::TripleIsolate];
     let classes = [Diffserv::BestEffort, Diffserv::Diffserv3, Diffserv::Diffserv4, Diffserv::Diffserv8];
     match &mut plan.qdisc {
@@ -106,7 +107,10 @@ fn vary(plan: &DirectionPlan, dice: &mut SplitMix) -> DirectionPlan {
         },
         Params::FqCodel(fq_codel) => match below(4) {
             0 => fq_codel.quantum = [300, 1_514][below(2)],
-            1 => (fq_codel.limit, fq_codel.memory_limit) = ([6_000, 10_240][below(2)], [20, 32][below(2)] << 20),
+            1 => {
+                (fq_codel.limit, fq_codel.memory_limit) =
+                    ([6_000, 10_240][below(2)], [20, 32][below(2)] << 20)
+            }
             2 => (fq_codel.codel.ecn, fq_codel.drop_batch) = (below(2) == 0, [1, 64][below(2)]),
             _ => {
                 fq_codel.codel.target = Duration::from_millis([10_000, 15_000][below(2)]);

@@ -5,6 +5,7 @@ use dpdk::{Burst, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Ring, TxOffloa
 use engine::classify::{Classifier, Wants};
 use engine::completion::source::{Nudge, Source};
 use engine::counters::{Counters, Loss, Tally};
+use engine::delays::{ByKind, Recorder, Totals, tins};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::frame;
@@ -13,7 +14,6 @@ use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
 use engine::plan::GovernorPlan;
 use engine::pool::{self, PieceSum};
-use engine::sojourn::Sojourn;
 use engine::split::offload::Offload;
 use engine::talkers::Talkers;
 use engine::worker::Worker;
@@ -215,6 +215,17 @@ impl<'a> Rig<'a> {
         page
     }
 
+    /// How long packets of a lane took since this was asked last.
+    pub fn delays(&mut self, lane: usize) -> ByKind<Totals> {
+        let mut page = Page::new(self.lanes.len());
+        let all = self.worker.directions().iter().map(|direction| direction.egress().sojourn().tins());
+        page.delays = all.map(ByKind::<Recorder>::new).collect();
+        self.worker.exchange_histograms(&mut page);
+        let mut totals = ByKind::<Totals>::default();
+        totals.add(&page.delays[lane]);
+        totals
+    }
+
     pub fn fq_codel(&self, lane: usize) -> fq_codel::Stats {
         let Qdisc::FqCodel(fq_codel) = self.worker.directions()[lane].egress().qdisc() else {
             panic!("not fq_codel")
@@ -286,8 +297,8 @@ impl Lane {
         };
         let limiter =
             plan.bits_per_sec.map(|bits| Limiter::new(Rate::from_bits_per_sec(bits), plan.catch_up).unwrap());
-        let egress =
-            Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&plan.qdisc));
+        let egress = Egress::new(qdisc, limiter, overhead, SplitMix::new(1, 2))
+            .recording(Recorder::new(tins(&plan.qdisc)));
         let classifier = Classifier::new(FlowHasher::new([7; 16]), Wants::of(&plan.qdisc), plan.rules);
         let tx = tx.pop().unwrap();
         let config = MempoolConfig {
@@ -308,7 +319,7 @@ impl Lane {
         let mut direction =
             Direction::new(rx.swap_remove(0), tx, classifier, egress, settings, &pieces).sampled(talkers);
         if let Some(governor) = plan.governor {
-            direction = direction.governed(Gate::new(gate::Settings {
+            let gate = Gate::new(gate::Settings {
                 plan: governor,
                 source: plan.source,
                 nudge: Nudge::None,
@@ -317,7 +328,8 @@ impl Lane {
                 framing: 0,
                 heads: Some(heads.clone()),
                 wire: plan.wire.map(Rate::from_bits_per_sec),
-            }));
+            });
+            direction = direction.governed(gate.recording(tins(&plan.qdisc)));
         }
         let (fed, taken) = (Tally::default(), Tally::default());
         let lane = Self { inlet, outlet, pool, pieces, heads, fed, taken, missed: 0, ports };

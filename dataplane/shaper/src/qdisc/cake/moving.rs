@@ -121,7 +121,9 @@ impl<P, C: Conformance> Cake<P, C> {
         read: &mut impl FnMut(&P) -> Arrival<'a>,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> usize {
-        let Some(mut old) = self.old.take_if(|old| !old.is_empty()) else { return self.trim(now, most, doomed) };
+        let Some(mut old) = self.old.take_if(|old| !old.is_empty()) else {
+            return self.trim(now, most, doomed);
+        };
         let most = most.saturating_add(core::mem::take(&mut old.arrived));
         let (mut moved, mut patience) = (0, LOOKED_AT);
         while moved < most
