@@ -1,7 +1,7 @@
 //! `weir run`: from a file to a running dataplane and back.
 
 use crate::api::desk::{Clerk, Desk, Done, Refusal, Request, Snapshot, desk};
-use crate::api::serve::Server;
+use crate::api::serve::{Door, Server};
 use crate::api::socket::Socket;
 use crate::check::load;
 use crate::events::{self, Kind};
@@ -37,6 +37,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let progress = Progress::start(&name)?;
     let socket = Socket::claim(&name)?;
     signals.remove_at_end(socket.path().to_owned());
+    let door = Door::open(&config.api)?;
     let (_folder, eal) = start_eal(&config, &environment.eal(&name, verbose), &signals, &progress)?;
     let secret = secret()?;
     let mut line = Line::start(&eal, &plan(&config, secret), &mut |step| progress.step(&step))
@@ -60,6 +61,9 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
             let _ = writeln!(stdout(), "{}\n  completions: {}", port.info, port.completions);
         }
     }
+    if let Some(door) = &door {
+        let _ = writeln!(stdout(), "weir {}: listens on {}", control.running.instance.name, door.url());
+    }
     let mebibytes = environment.packet_memory.div_ceil(1 << 20);
     let memory = if eal.has_hugepages() { "hugepages" } else { "ordinary memory" };
     // Whoever read this may be gone, which is no reason to fall over with the ports open (print! would panic).
@@ -72,7 +76,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         control.running.instance.name
     );
     let (desk, bell) = desk();
-    let server = Server::start(socket.listener()?, bell)?;
+    let server = Server::start(socket.listener()?, door, bell)?;
     let failed = control.serve(desk);
     drop(server);
     line.stop();

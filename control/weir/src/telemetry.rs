@@ -2,8 +2,8 @@
 //!
 //! * [`delays`]: every histogram of how long packets took, as one document.
 //! * [`formats`]: the same for people and for the tools of HdrHistogram.
-//! * [`metrics`]: all figures for Prometheus.
-//! * [`plot`]: the histograms as curves.
+//! * [`metrics`]: what Prometheus scrapes.
+//! * [`plot`]: histograms as curves.
 
 pub mod delays;
 pub mod formats;

@@ -5,6 +5,7 @@ use super::route::json;
 use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
+use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 /// Why a request is not answered.
@@ -26,6 +27,12 @@ impl Fault {
         Self { status, text: text.into() }
     }
 
+    /// Its status.
+    #[cfg(test)]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The request makes no sense.
     pub fn bad(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
@@ -36,6 +43,9 @@ impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let mut response = json(&Document { error: &self.text }).unwrap_or_default();
         *response.status_mut() = self.status;
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`socket`]: who has which name, and where it is found.
 //! * [`serve`]: a thread that lets clients in, and gives up on those that are slow, silent or too many.
+//! * [`guard`]: who may do what over TCP; [`tls`] encrypts it.
 //! * [`route`]: which path is answered by what; a new one is a line there.
 //! * [`desk`]: where that thread and the control loop meet, which waits for no client.
 //! * [`client`]: how `weir show`, `reload`, `set` and `history` ask.
@@ -10,6 +11,9 @@
 pub mod client;
 pub mod desk;
 mod fault;
+mod files;
+pub mod guard;
 pub mod route;
 pub mod serve;
 pub mod socket;
+pub mod tls;

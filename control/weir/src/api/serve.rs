@@ -4,10 +4,16 @@
 //! of it. Who comes when all places are taken gets that of the one who has been silent for longest.
 
 use super::desk::Bell;
+use super::fault::Fault;
+use super::guard::Guard;
 use super::route;
+use super::tls::Tls;
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::response::{IntoResponse, Response};
+use config::model::Api;
+use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -15,6 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::unistd::{Uid, User};
 use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,17 +29,50 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// Whoever is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// For the history: `root (pid 12)`.
     pub who: String,
+}
+
+/// A TCP address that is listened on, and what keeps strangers out.
+pub struct Door {
+    listener: StdTcpListener,
+    guard: Guard,
+    tls: Option<Tls>,
+}
+
+impl Door {
+    /// Listens where the configuration says, if it does.
+    ///
+    /// # Errors
+    /// The address cannot be had, or a file of the token or of TLS is not as it must be.
+    pub fn open(api: &Api) -> Result<Option<Self>> {
+        let Some(address) = api.listen else { return Ok(None) };
+        let tls = api.tls_cert.as_deref().zip(api.tls_key.as_deref());
+        let tls = tls.map(|(cert, key)| Tls::open(cert, key)).transpose()?;
+        let guard = Guard::new(api)?;
+        let listener = StdTcpListener::bind(address).with_context(|| {
+            format!("cannot listen on {address}, which is [api] listen: is another instance there?")
+        })?;
+        listener.set_nonblocking(true)?;
+        Ok(Some(Self { listener, guard, tls }))
+    }
+
+    /// For a browser.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let address = self.listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+        format!("{scheme}://{address}/")
+    }
 }
 
 /// The thread that serves; it ends when this is dropped.
@@ -43,25 +83,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers those who connect to `unix`, with what rings `bell`.
+    /// Answers those who connect, with what rings `bell`.
     ///
     /// # Errors
     /// The system's.
-    pub fn start(unix: StdUnixListener, bell: Bell) -> Result<Self> {
+    pub fn start(unix: StdUnixListener, door: Option<Door>, bell: Bell) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let unix = {
-            let _inside = runtime.enter();
-            UnixListener::from_std(unix)?
-        };
         let router = route::router(bell).layer(DefaultBodyLimit::max(BODY));
+        let inside = runtime.enter();
+        let unix = UnixListener::from_std(unix)?;
+        runtime.spawn(welcome_unix(unix, router.clone()));
+        if let Some(Door { listener, guard, tls }) = door {
+            let listener = TcpListener::from_std(listener)?;
+            runtime.spawn(welcome_tcp(listener, Arc::new(guard), tls, router));
+        }
+        drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new()
             .name("weir-api".to_owned())
-            .spawn(move || {
-                runtime.spawn(welcome_unix(unix, router));
-                // Until it is dropped; all that was spawned ends with the runtime.
-                let _ = runtime.block_on(stopped);
-            })
+            // Until it is dropped; all that was spawned ends with the runtime.
+            .spawn(move || drop(runtime.block_on(stopped)))
             .context("cannot start the thread that answers clients")?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
@@ -80,10 +121,46 @@ async fn welcome_unix(listener: UnixListener, router: Router) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let peer = Peer { who: name(&stream) };
-                guests.welcome(|busy| attend(stream, peer, router.clone(), busy));
+                guests.welcome(|busy| attend(stream, peer, None, router.clone(), busy));
             }
             // No file descriptor is free, for example.
             Err(_) => sleep(BREATH).await,
+        }
+    }
+}
+
+async fn welcome_tcp(listener: TcpListener, guard: Arc<Guard>, tls: Option<Tls>, router: Router) {
+    let mut guests = Guests::new(TCP_GUESTS);
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                // An answer is one or two writes, none of which should wait for the other's acknowledgement.
+                let _ = stream.set_nodelay(true);
+                let (guard, router) = (guard.clone(), router.clone());
+                let acceptor = tls.as_ref().map(Tls::acceptor);
+                guests.welcome(|busy| attend_tcp(stream, address, acceptor, guard, router, busy));
+            }
+            Err(_) => sleep(BREATH).await,
+        }
+    }
+}
+
+async fn attend_tcp(
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+    guard: Arc<Guard>,
+    router: Router,
+    busy: Arc<AtomicBool>,
+) {
+    // Only whoever has the token can do anything that is noted.
+    let peer = Peer { who: format!("{address} with the token") };
+    match acceptor {
+        None => attend(stream, peer, Some(guard), router, busy).await,
+        Some(acceptor) => {
+            if let Ok(Ok(stream)) = timeout(HEADER_WITHIN, acceptor.accept(stream)).await {
+                attend(stream, peer, Some(guard), router, busy).await;
+            }
         }
     }
 }
@@ -138,18 +215,22 @@ impl Guests {
 }
 
 /// Answers the requests of one connection until it is closed, or has lasted long enough.
-async fn attend<S>(stream: S, peer: Peer, router: Router, busy: Arc<AtomicBool>)
+async fn attend<S>(stream: S, peer: Peer, guard: Option<Arc<Guard>>, router: Router, busy: Arc<AtomicBool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let router = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
+        let refused = guard.as_ref().and_then(|guard| guard.admit(&request).err());
         request.extensions_mut().insert(peer.clone());
-        let answer = router.call(request);
+        let answer = refused.map_or_else(|| Ok(router.call(request)), Err);
         let busy = busy.clone();
         async move {
             busy.store(true, Ordering::Relaxed);
-            let answer = answer.await;
+            let answer = match answer {
+                Ok(answer) => timeout(REQUEST_WITHIN, answer).await.unwrap_or_else(|_| Ok(too_slow())),
+                Err(fault) => Ok(fault.into_response()),
+            };
             busy.store(false, Ordering::Relaxed);
             answer
         }
@@ -168,8 +249,16 @@ where
     }
 }
 
+fn too_slow() -> Response {
+    let text = format!("the request did not come within {REQUEST_WITHIN:?}");
+    Fault::new(StatusCode::REQUEST_TIMEOUT, text).into_response()
+}
+
 /// Connections to the unix socket at a time; only the owner can open one.
 const UNIX_GUESTS: usize = 64;
+
+/// Connections over TCP at a time, apart from those: strangers do not keep the owner out.
+const TCP_GUESTS: usize = 64;
 
 /// Bytes of a request's body at most.
 const BODY: usize = 64 << 10;
@@ -182,6 +271,9 @@ const HEADERS: usize = 64;
 
 /// How long a request's head may take, the silence before it included.
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a request may take, its body included: longer than a change does.
+const REQUEST_WITHIN: Duration = Duration::from_secs(14);
 
 /// How long a connection is kept: a client that goes on asking connects again.
 const CONNECTION: Duration = Duration::from_secs(60);
