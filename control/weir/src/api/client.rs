@@ -41,11 +41,6 @@ impl Client {
         Ok(Self { name, path, runtime })
     }
 
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The document at `path` as it came.
     ///
     /// # Errors

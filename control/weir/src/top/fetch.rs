@@ -1,8 +1,8 @@
 //! Reading an instance, in a thread of its own: one that does not answer holds up no key.
 
-use crate::report::Report;
-use crate::socket;
-use crate::top::delays::Delays;
+use crate::api::client::Client;
+use crate::report::{FlowsReport, Report};
+use crate::telemetry::delays::Delays;
 use anyhow::{Context, Result};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -12,8 +12,10 @@ use std::time::Duration;
 pub struct Reading {
     /// Its counters.
     pub report: Report,
-    /// Its waiting times since the start.
+    /// How long packets took since the start.
     pub delays: Delays,
+    /// Who sent most of late.
+    pub flows: FlowsReport,
 }
 
 /// Reads an instance once.
@@ -21,9 +23,12 @@ pub struct Reading {
 /// # Errors
 /// It does not run, does not answer, or is of another version.
 pub fn read(name: Option<&str>) -> Result<Reading> {
-    let report = serde_json::from_str(&socket::ask(name)?)
-        .context("the instance's answer cannot be read: is it another version of weir?")?;
-    Ok(Reading { report, delays: Delays::default() })
+    let client = Client::find(name)?;
+    Ok(Reading {
+        report: client.get("/v1/stats")?,
+        delays: client.get("/v1/histograms")?,
+        flows: client.get("/v1/flows")?,
+    })
 }
 
 /// Reads instance `name` again and again, `interval` after the last answer, until nobody listens.

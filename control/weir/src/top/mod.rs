@@ -4,7 +4,6 @@
 //! [`view`] (how it looks), then `fetch`, which reads the instance in a thread of its own, and `terminal`.
 //! State and view know neither the terminal nor the instance nor the time.
 
-mod delays;
 mod fetch;
 mod picture;
 mod state;

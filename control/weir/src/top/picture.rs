@@ -4,7 +4,7 @@ use crate::report::{
     DirectionReport, FlowReport, FlowsReport, HostReport, LinkReport, Load, Report, TinReport, TxQueueReport,
     WorkerReport,
 };
-use crate::top::delays::{Delays, Of, Percentiles};
+use crate::telemetry::delays::{Delays, Kind};
 use crate::top::fetch::Reading;
 
 /// All that is shown.
@@ -16,8 +16,6 @@ pub struct Picture {
     pub pid: u32,
     /// Seconds since its packets began to flow.
     pub uptime_s: f64,
-    /// Whether waiting times are those since the start, as the instance tells of none in between.
-    pub is_since_start: bool,
     /// Directions and their tins.
     pub queues: Vec<QueueRow>,
     /// Transmit queues.
@@ -49,6 +47,17 @@ pub struct QueueRow {
     pub marks: f64,
     /// Packets sent in a second; of a tin, queued.
     pub packets: f64,
+}
+
+/// What half, 99 % and 99.9 % of the packets took at most, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percentiles {
+    /// Half of them.
+    pub p50: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// 99.9 %.
+    pub p999: u64,
 }
 
 /// A transmit queue.
@@ -120,45 +129,46 @@ impl Picture {
         let same = |before: &&Reading| {
             before.report.pid == now.report.pid && before.report.uptime_s <= now.report.uptime_s
         };
-        let start = Reading { report: now.report.clone(), delays: Delays::default() };
+        let start = Reading { report: now.report.clone(), ..Reading::default() };
         let before = before.filter(same).unwrap_or(&start);
-        let span = Span {
-            seconds: now.report.uptime_s - before.report.uptime_s,
-            delays: (!now.delays.is_empty()).then_some((&before.delays, &now.delays)),
-        };
+        let seconds = now.report.uptime_s - before.report.uptime_s;
+        let span = Span { seconds, delays: now.delays.since(&before.delays) };
         let pairs: Vec<_> =
             now.report.links.iter().map(|link| (link, earlier(&before.report, link))).collect();
         Self {
             name: now.report.name.clone(),
             pid: now.report.pid,
             uptime_s: now.report.uptime_s,
-            is_since_start: now.delays.is_empty(),
             queues: pairs.iter().flat_map(|(link, old)| span.queues(link, old)).collect(),
             rings: pairs.iter().flat_map(|(link, _)| span.rings(link)).collect(),
             lcores: now.report.workers.iter().map(|worker| span.lcore(worker, &before.report)).collect(),
-            talkers: talkers(&now.report.flows),
+            talkers: talkers(&now.flows),
         }
     }
 }
 
 /// The time between two readings.
-struct Span<'a> {
+struct Span {
     seconds: f64,
-    delays: Option<(&'a Delays, &'a Delays)>,
+    delays: Delays,
 }
 
-impl Span<'_> {
+impl Span {
     /// How often a second.
     fn rate(&self, before: u64, now: u64) -> f64 {
         if self.seconds > 0.0 { now.saturating_sub(before) as f64 / self.seconds } else { 0.0 }
     }
 
-    /// How long packets took: in between, if the instance tells, else `total`.
-    fn percentiles(&self, of: Of<'_>, total: Option<Percentiles>) -> Option<Percentiles> {
-        match self.delays {
-            Some((before, now)) => now.since(before, of),
-            None => total,
-        }
+    /// How long packets took.
+    fn took(&self, link: &str, direction: &str, tin: Option<&str>, kind: Kind) -> Option<Percentiles> {
+        let delay = self.delays.histograms.iter().find(|delay| {
+            delay.link == link
+                && delay.direction == direction
+                && delay.tin.as_deref() == tin
+                && delay.kind == kind
+        });
+        let delay = delay.filter(|delay| delay.count > 0)?;
+        Some(Percentiles { p50: delay.p50, p99: delay.p99, p999: delay.p999 })
     }
 
     fn queues(&self, link: &LinkReport, before: &LinkReport) -> Vec<QueueRow> {
@@ -170,41 +180,35 @@ impl Span<'_> {
             for tin in &now.tins {
                 let none = TinReport::default();
                 let old = old.tins.iter().find(|old| old.name == tin.name).unwrap_or(&none);
-                let of =
-                    Of { link: &link.name, direction: &now.direction, tin: Some(&tin.name), kind: "sojourn" };
-                rows.push(self.tin(of, old, tin));
+                let sojourn = self.took(&link.name, &now.direction, Some(&tin.name), Kind::Sojourn);
+                rows.push(self.tin(sojourn, old, tin));
             }
         }
         rows
     }
 
     fn direction(&self, link: &str, old: &DirectionReport, now: &DirectionReport) -> QueueRow {
-        let total = &now.sojourn;
-        let of = Of { link, direction: &now.direction, tin: None, kind: "sojourn" };
         QueueRow {
             name: format!("{link}/{} {}", now.direction, now.kind),
             is_tin: false,
             rate: 8.0 * self.rate(old.sent.bytes, now.sent.bytes),
             limit: now.bandwidth,
             backlog: now.backlog.bytes,
-            sojourn: self
-                .percentiles(of, since_start(total.packets, [total.p50_us, total.p99_us, total.p999_us])),
+            sojourn: self.took(link, &now.direction, None, Kind::Sojourn),
             drops: self.rate(old.dropped.packets, now.dropped.packets),
             marks: self.rate(marks(old), marks(now)),
             packets: self.rate(old.sent.packets, now.sent.packets),
         }
     }
 
-    fn tin(&self, of: Of<'_>, old: &TinReport, now: &TinReport) -> QueueRow {
-        let total = &now.sojourn;
+    fn tin(&self, sojourn: Option<Percentiles>, old: &TinReport, now: &TinReport) -> QueueRow {
         QueueRow {
             name: now.name.clone(),
             is_tin: true,
             rate: 8.0 * self.rate(old.delivered_bytes, now.delivered_bytes),
             limit: Some(now.threshold_rate.saturating_mul(8)).filter(|rate| *rate > 0),
             backlog: now.backlog_bytes,
-            sojourn: self
-                .percentiles(of, since_start(total.packets, [total.p50_us, total.p99_us, total.p999_us])),
+            sojourn,
             drops: self.rate(old.drops + old.ack_drops, now.drops + now.ack_drops),
             marks: self.rate(old.ecn_mark, now.ecn_mark),
             packets: self.rate(old.sent_packets, now.sent_packets),
@@ -223,13 +227,11 @@ impl Span<'_> {
     }
 
     fn ring(&self, link: &str, direction: &str, queue: &TxQueueReport, is_up: bool) -> RingRow {
-        let total = &queue.flight.residence_us;
-        let of = Of { link, direction, tin: None, kind: "residence" };
         RingRow {
             name: format!("{link}/{direction}"),
             limit: queue.binds.then_some(queue.limit),
             in_flight: queue.in_flight,
-            residence: self.percentiles(of, since_start(total.count, [total.p50, total.p99, total.p999])),
+            residence: self.took(link, direction, None, Kind::Residence),
             drain_rate: queue.drain_rate,
             source: queue.source.clone(),
             is_up,
@@ -257,11 +259,6 @@ impl Span<'_> {
 /// The link as it was.
 fn earlier(report: &Report, link: &LinkReport) -> LinkReport {
     report.links.iter().find(|old| old.name == link.name).cloned().unwrap_or_default()
-}
-
-fn since_start(count: u64, micros: [u64; 3]) -> Option<Percentiles> {
-    let [p50, p99, p999] = micros.map(|micros| micros.saturating_mul(1_000));
-    (count > 0).then_some(Percentiles { p50, p99, p999 })
 }
 
 fn marks(direction: &DirectionReport) -> u64 {

@@ -2,11 +2,10 @@
 
 use super::*;
 use crate::report::{
-    Count, DirectionFlows, DirectionReport, FlightReport, FlowReport, FlowsReport, HostReport, LinkReport,
-    Load, PollGaps, PortReport, QuantilesReport, Report, SojournReport, TinReport, TxQueueReport,
-    WorkerReport, snapshot,
+    Count, DirectionFlows, DirectionReport, FlowReport, FlowsReport, HostReport, LinkReport, Load, PollGaps,
+    PortReport, Report, TinReport, TxQueueReport, WorkerReport, snapshot,
 };
-use crate::top::delays::Delays;
+use crate::telemetry::delays::{Delay, Delays, Kind as Took};
 use crate::top::fetch::Reading;
 use crate::top::picture::{Endpoint, TalkerRow};
 use crate::top::state::{Kind, Pane, Sort};
@@ -24,10 +23,36 @@ fn reading(links: &[&str], seconds: u64) -> Reading {
         uptime_s: seconds as f64,
         links: links.iter().map(|name| link(name, seconds)).collect(),
         workers: vec![worker(1, seconds), worker(2, seconds)],
-        flows: FlowsReport { directions: links.iter().flat_map(|name| flows(name)).collect() },
         ..Report::default()
     };
-    Reading { report, delays: Delays::default() }
+    Reading {
+        report,
+        delays: Delays {
+            histograms: links.iter().flat_map(|name| delays(name, seconds)).collect(),
+            ..Delays::default()
+        },
+        flows: FlowsReport { at: 0.0, directions: links.iter().flat_map(|name| flows(name)).collect() },
+    }
+}
+
+/// Of each direction and tin; what was recorded before the last second took an hour.
+fn delays(link: &str, seconds: u64) -> Vec<Delay> {
+    let delay = |direction: &str, tin: Option<&str>, kind, times: [u64; 3]| {
+        let [most, few, rare] = times.map(|micros| micros * 1_000);
+        let old = 3_600_000_000_000;
+        let later = 1_000 * seconds.saturating_sub(3_600);
+        let buckets =
+            vec![(most, later - later / 50), (few, later / 50 - later / 500), (rare, later / 500), (old, 99)];
+        let (link, direction, tin) = (link.to_owned(), direction.to_owned(), tin.map(str::to_owned));
+        Delay { link, direction, tin, ..Delay::of(kind, buckets) }
+    };
+    let mut all = Vec::new();
+    for direction in ["up", "down"] {
+        all.push(delay(direction, None, Took::Sojourn, [4_100, 6_250, 12_000]));
+        all.extend(TINS.map(|tin| delay(direction, Some(tin), Took::Sojourn, [900, 5_000, 8_000])));
+        all.push(delay(direction, None, Took::Residence, [130, 250, 300]));
+    }
+    all
 }
 
 fn link(name: &str, seconds: u64) -> LinkReport {
@@ -40,16 +65,6 @@ fn link(name: &str, seconds: u64) -> LinkReport {
             in_flight: 3_028,
             drain_rate: Some(98_400_000),
             source: "held-reference".into(),
-            flight: FlightReport {
-                residence_us: QuantilesReport {
-                    count: 9,
-                    p50: 130,
-                    p99: 250,
-                    p999: 300,
-                    ..QuantilesReport::default()
-                },
-                ..FlightReport::default()
-            },
             ..TxQueueReport::default()
         }],
         ..PortReport::default()
@@ -64,13 +79,6 @@ fn link(name: &str, seconds: u64) -> LinkReport {
 
 fn direction(name: &str, mbit: u64, seconds: u64) -> DirectionReport {
     let bytes = mbit * 125_000 * seconds;
-    let sojourn = SojournReport {
-        packets: 9,
-        p50_us: 4_100,
-        p99_us: 6_250,
-        p999_us: 12_000,
-        ..SojournReport::default()
-    };
     let tin = |(number, name): (u64, &&str)| TinReport {
         name: (*name).to_owned(),
         threshold_rate: mbit * 125_000 >> number,
@@ -79,7 +87,6 @@ fn direction(name: &str, mbit: u64, seconds: u64) -> DirectionReport {
         sent_packets: 1_000 * seconds,
         drops: number * seconds,
         ecn_mark: 2 * number * seconds,
-        sojourn,
         ..TinReport::default()
     };
     DirectionReport {
@@ -91,7 +98,6 @@ fn direction(name: &str, mbit: u64, seconds: u64) -> DirectionReport {
         backlog: Count { packets: 60, bytes: 90_840 },
         tins: (0..).zip(&TINS).map(tin).collect(),
         qdisc: BTreeMap::from([("overlimits".to_owned(), 9)]),
-        sojourn,
         ..DirectionReport::default()
     }
 }
@@ -233,7 +239,9 @@ fn figures_are_of_the_time_between_two_readings() {
     let lcore = &picture.lcores[0];
     assert_eq!((lcore.busy, lcore.packets, lcore.worst_us), (4.0, 180_000.0, 1_234));
     assert!((lcore.cycles.unwrap() - 577.8).abs() < 0.1 && (lcore.away - 0.05).abs() < 1e-9);
-    assert!(picture.is_since_start, "the instance told of no histograms");
+    let sojourn = up.sojourn.unwrap();
+    assert_eq!((sojourn.p50, sojourn.p99, sojourn.p999), (4_100_000, 6_250_000, 12_000_000));
+    assert_eq!(picture.rings[0].residence.unwrap().p99, 250_000);
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! How it looks. Everything fits in 80 columns and 24 rows; what has no room is told of by a count, and comes
 //! to sight with Tab and the arrows.
 
-use crate::top::delays::Percentiles;
-use crate::top::picture::{LcoreRow, Picture, QueueRow, RingRow, TalkerRow, shorten};
+use crate::top::picture::{LcoreRow, Percentiles, Picture, QueueRow, RingRow, TalkerRow, shorten};
 use crate::top::state::{Kind, Pane, State};
 use crate::top::table::{Column, Row, Table};
 use crate::top::units::{amount, clock, per_second, time};
@@ -147,8 +146,7 @@ fn queues<'a>(state: &State, picture: &'a Picture) -> Table<'a> {
             style,
         }
     });
-    let title = if picture.is_since_start { "QUEUE (waits: all)" } else { "QUEUE" };
-    table(title.to_owned(), &QUEUE_COLUMNS, rows.collect(), 18)
+    table("QUEUE".to_owned(), &QUEUE_COLUMNS, rows.collect(), 18)
 }
 
 fn queue_name(queue: &QueueRow, width: usize) -> String {
