@@ -153,6 +153,20 @@ impl Rig {
     }
 }
 
+impl fmt::Display for DriverFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, descriptor_status, done_cleanup, tso, frees, .. } = self;
+        let can = |is: &bool| if *is { "yes" } else { "no" };
+        write!(
+            f,
+            "driver {name}: descriptor status {}, done-cleanup {}, TSO {}; frees {frees}",
+            can(descriptor_status),
+            can(done_cleanup),
+            can(tso)
+        )
+    }
+}
+
 impl Needs {
     fn missing(&self) -> Vec<String> {
         let root = self.root && !rustix::process::geteuid().is_root();

@@ -135,10 +135,10 @@ fn init(modules: &Path, tc: &[&str], traffic: Traffic<'_>, seconds: u32) -> Stri
          ip netns exec b ethtool -K vb tso off gso off gro off >/dev/null\n\
          ip -n a address add 192.0.2.1/24 dev va; ip -n b address add 192.0.2.2/24 dev vb\n\
          ip -n a link set lo up; ip -n b link set lo up; ip -n a link set va up; ip -n b link set vb up\n{shape}\
+         for netns in a b; do\n  ip netns exec $netns iperf3 --server --one-off >/dev/null &\n  \
+             until ip netns exec $netns ss -Hltn | grep -q 5201; do sleep 0.1; done\ndone\n\
          ip netns exec a ping -n -c 1 -W 5 192.0.2.2 >/dev/null\n{pings}sleep 0.5\n\
          echo \"=== idle $(date +%s.%N)\"; sleep {1}; echo \"=== load $(date +%s.%N)\"\n\
-         ip netns exec b iperf3 --server --one-off >/dev/null &\n\
-         ip netns exec a iperf3 --server --one-off >/dev/null &\nsleep 0.3\n\
          {up}{down}wait{waits}\n\
          killall -INT ping 2>/dev/null || pkill -INT ping\nsleep 0.2\n{results}{shown}\
          echo '=== tc'; ip netns exec a tc -s qdisc show dev va\n\
@@ -165,7 +165,7 @@ fn read(lines: &[String], traffic: Traffic<'_>, seconds: u32) -> Result<Seen> {
     let received = ways.map(|(name, _)| Received::parse(&section(name)?.join("\n")));
     let received = received.collect::<Result<Vec<_>>>()?;
     let (idle, load) = (stamp("idle")?, stamp("load")?);
-    let from = load + START + f64::from(OMIT);
+    let from = load + f64::from(OMIT);
     let pings = |class: &Class| -> Result<(Class, Vec<Sample>)> {
         let lines = section(&format!("ping {}", class.name))?;
         Ok((*class, lines.into_iter().filter_map(Pinger::read).collect()))
@@ -186,8 +186,6 @@ impl Drop for Folder {
     }
 }
 
-/// From the guest's mark to its iperf3.
-const START: f64 = 0.3;
 /// Boot, and programs that share a CPU with everything else.
 const PATIENCE: Duration = Duration::from_secs(40);
 

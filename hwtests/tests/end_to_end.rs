@@ -38,6 +38,7 @@ fn tcp_and_ping_pass_between_two_taps_and_every_packet_is_accounted_for() {
     assert!(up["qdisc"]["new_flow_count"].as_u64().unwrap() >= 4, "{up:#}");
     assert!(up["control"]["packets"].as_u64().unwrap() >= 1, "ARP went through the control queue: {up:#}");
     assert_conserved(&show);
+    assert_histograms(&weir);
     weir.stop(Signal::TERM);
 }
 
@@ -890,6 +891,40 @@ fn assert_conserved(show: &Value) {
             );
         }
     }
+}
+
+/// Each packet is in the histograms once, in the document and in the log as a reader finds it that is not weir's.
+fn assert_histograms(weir: &Weir) {
+    let log = std::env::temp_dir().join(format!("weir-hist-{}.hlog", std::process::id()));
+    let before = weir.show();
+    let document = weir.tell(&["hist", &weir.name, "--format", "json"]).unwrap();
+    weir.tell(&["hist", &weir.name, "--format", "log", "--out", log.to_str().unwrap()]).unwrap();
+    let after = weir.show();
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/hdr-read");
+    let read = run(Command::new(reader).arg(&log)).unwrap();
+    fs::remove_file(&log).unwrap();
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let read: Vec<Value> = read.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (way, name) in ["up", "down"].into_iter().enumerate() {
+        let sent = |show: &Value| {
+            let direction = &show["links"][0]["directions"][way];
+            direction["sent"]["packets"].as_u64().unwrap() - direction["control"]["packets"].as_u64().unwrap()
+        };
+        let expected = sent(&before)..=sent(&after);
+        for kind in ["sojourn", "total"] {
+            let histograms = document["histograms"].as_array().unwrap();
+            let found = histograms.iter().find(|of| of["direction"] == name && of["kind"] == kind).unwrap();
+            let count = found["count"].as_u64().unwrap();
+            assert!(expected.contains(&count), "{name} {kind}: {count} of {expected:?}");
+            let link = found["link"].as_str().unwrap();
+            let tag = format!("{link}.{name}.all.{kind}");
+            let line = read.iter().find(|line| line["tag"] == tag.as_str()).unwrap();
+            assert!(expected.contains(&line["count"].as_u64().unwrap()), "{line} of {expected:?}");
+            assert_eq!(found["until"], "submission", "net_tap shows no completions: {found:#}");
+        }
+    }
+    let refused = weir.tell(&["hist", &weir.name, "--tin", "Voice"]).unwrap_err();
+    assert!(refused.contains("there is no such histogram"), "{refused}");
 }
 
 /// Ports that receive nothing.

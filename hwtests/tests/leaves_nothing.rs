@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use hwtests::clock::{nap, now};
+use hwtests::rig::Kind;
+use hwtests::{ns3, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Marks every process that a demo under test starts: the environment is inherited.
@@ -65,7 +67,7 @@ fn killed() {
 
 #[test]
 fn scenarios_on_every_rig_interrupted() {
-    for (scenario, rig, case, stage, signal) in [
+    let runs = [
         ("latency-under-load", "tap", "fq_codel", "starting", Signal::INT),
         ("latency-under-load", "tap", "testpmd", "slow start", Signal::TERM),
         ("tcp-nup", "veth-af-packet", "cake", "to go", Signal::INT),
@@ -74,7 +76,15 @@ fn scenarios_on_every_rig_interrupted() {
         ("fairness-100m", "model", "bare", "starting", Signal::INT),
         ("gso-split-1g", "model", "split", "slow start", Signal::TERM),
         ("late-completion", "model", "late", "to go", Signal::HUP),
-    ] {
+        ("burst", "veth-af-xdp", "cake", "frames at once", Signal::TERM),
+        ("rate-steps", "tap", "fq_codel", "of the rate", Signal::INT),
+        ("soak", "veth-af-packet", "cake", "to go", Signal::TERM),
+    ];
+    // Those in a machine: tests/machine.rs.
+    for scenario in scenario::all().into_iter().filter(|scenario| !scenario.kinds.contains(&Kind::QemuIgb)) {
+        assert!(runs.iter().any(|(name, ..)| *name == scenario.name), "{} is not interrupted", scenario.name);
+    }
+    for (scenario, rig, case, stage, signal) in runs {
         let arguments = ["run", scenario, "--rig", rig, "--case", case, "--seconds", "20"];
         let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
         run.wait_for(stage);
@@ -82,6 +92,23 @@ fn scenarios_on_every_rig_interrupted() {
         let (status, errors) = run.end();
         assert_eq!(status.code(), Some(128 + signal.as_raw()), "{scenario} on {rig}, {stage}: {errors}");
         assert_eq!(run.left_behind(), Vec::<String>::new(), "{scenario} on {rig}, {stage}");
+    }
+}
+
+#[test]
+fn a_compiler_and_a_simulator_interrupted() {
+    if let Some(missing) = ns3::missing() {
+        eprintln!("{missing}");
+        return;
+    }
+    let arguments = ["run", "fairness-100m", "--rig", "model", "--case", "ns3_cure", "--seconds", "600"];
+    for (stage, signal) in [("compiling", Signal::INT), ("simulating", Signal::TERM)] {
+        let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
+        run.wait_for(stage);
+        run.signal(signal);
+        let (status, errors) = run.end();
+        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{stage}: {errors}");
+        assert_eq!(run.left_behind(), Vec::<String>::new(), "{stage}");
     }
 }
 

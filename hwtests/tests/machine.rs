@@ -21,13 +21,17 @@ const MARK: &str = "HWTESTS_MACHINE";
 #[ignore = "needs QEMU and a kernel: make vm"]
 fn a_stopped_run_leaves_neither_machine_nor_files() {
     let Paths { programs, cache } = paths();
-    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+    for (scenario, stage, signal) in [
+        ("probe", "weir probe", Signal::INT),
+        ("path", "starting weir", Signal::TERM),
+        ("path", "starting weir", Signal::KILL),
+    ] {
         let mark = format!("{MARK}={}-{}", std::process::id(), signal.as_raw());
         let (key, value) = mark.split_once('=').unwrap();
         let mut run = Command::new(programs.join("hwtests"))
             .args([
                 "run",
-                "probe",
+                scenario,
                 "--rig",
                 "qemu-igb",
                 "--out",
@@ -40,7 +44,7 @@ fn a_stopped_run_leaves_neither_machine_nor_files() {
             .unwrap();
         let mut errors = BufReader::new(run.stderr.take().unwrap());
         let mut line = String::new();
-        while !line.contains("weir probe") {
+        while !line.contains(stage) {
             line.clear();
             assert_ne!(errors.read_line(&mut line).unwrap(), 0, "it ended before the machine ran");
         }
@@ -67,6 +71,11 @@ fn a_stopped_run_leaves_neither_machine_nor_files() {
 #[ignore = "needs QEMU and a kernel: make vm"]
 fn a_taken_port_goes_back_to_the_kernel_however_a_run_ends() {
     let stages = pci(&paths(), &mut |line| eprintln!("{line}"), &Interrupt::install().unwrap()).unwrap();
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pci");
+    fs::create_dir_all(&kept).unwrap();
+    for (name, report) in &stages {
+        fs::write(kept.join(name), report).unwrap();
+    }
     for (stage, status, says) in [
         ("refused", 1, "carries the address 192.0.2.9/24"),
         ("burst", 0, "drain 256"),

@@ -1,8 +1,9 @@
-//! The web page as people see it: headless Chromium before a running weir.
+//! What a running weir shows over HTTP: the web page as people see it, in headless Chromium, and what Prometheus reads.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -126,6 +127,40 @@ fn it_asks_for_a_token_keeps_it_for_the_tab_and_rests_while_hidden() {
     weir.stop();
 }
 
+#[test]
+fn prometheus_reads_what_the_daemon_counts() {
+    let bed = Bed::new("metrics");
+    let weir = bed.weir();
+    let mut browser = bed.browser();
+    browser.until("views.get('x/up')?.points.length >= 1").unwrap();
+    let before = weir.show();
+    let (head, text) = bed.get("/metrics");
+    let after = weir.show();
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    let sample = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse::<f64>().unwrap() as u64
+    };
+    let sent = sample("weir_sent_packets_total{link=\"x\",direction=\"up\"}");
+    let (least, most) = (counter(&before, "sent-packets"), counter(&after, "sent-packets"));
+    assert!((least..=most).contains(&sent), "{sent} of {least} to {most}");
+    // net_null's frames are no IP, and none of them is in two tins.
+    let waited = |tin: &str| {
+        sample(&format!("weir_sojourn_seconds_count{{link=\"x\",direction=\"up\",tin=\"{tin}\"}}"))
+    };
+    let waited: u64 = ["Bulk", "Best Effort", "Video", "Voice"].into_iter().map(waited).sum();
+    assert!((least..=most).contains(&waited), "{waited} of {least} to {most}");
+    let file = bed.folder.join("metrics.txt");
+    fs::write(&file, &text).unwrap();
+    run(Command::new("sh").args(["-c", "promtool check metrics <\"$0\"", file.to_str().unwrap()])).unwrap();
+    let (head, page) = bed.get("/");
+    assert!(
+        head.contains("content-security-policy: default-src 'none'") && page.starts_with("<!doctype html>"),
+        "{head}"
+    );
+    weir.stop();
+}
+
 /// Percentiles are computed on the page, from counts: once more by hand.
 #[test]
 fn its_percentiles_are_those_of_what_came_in_between() {
@@ -178,6 +213,17 @@ impl Bed {
         let mut process = Process::spawn("weir", &mut start, None).unwrap();
         process.wait_for("ready", Duration::from_secs(30), &self.interrupt).unwrap();
         Weir { name: self.name.clone(), process }
+    }
+
+    /// Head and body of an answer.
+    fn get(&self, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+        (head.to_ascii_lowercase(), body.to_owned())
     }
 
     fn browser(&self) -> Browser {

@@ -44,7 +44,7 @@ pub enum Format {
     Json,
     /// A row for each bucket.
     Csv,
-    /// HdrHistogram's percentile text, in milliseconds; one histogram.
+    /// HdrHistogram's percentile text, in microseconds; one histogram.
     Hgrm,
     /// HdrHistogram's interval log, in nanoseconds; a tag for each histogram.
     Log,

@@ -10,7 +10,8 @@ use crate::observe::Instance;
 use crate::plan::plan;
 use crate::say::complain;
 use crate::signals::Signals;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use config::Loaded;
 use config::diff::{Difference, diff};
 use config::model::{self, Config, Offload};
 use config::schema::Change;
@@ -110,8 +111,25 @@ impl Live {
     /// # Errors
     /// It is wrong, needs a restart, or the workers did not take it up.
     pub fn reload(&mut self, running: &mut Running<'_>, by: &str, dry_run: bool) -> Result<Done, Refusal> {
-        let new = load(&self.file).map(|loaded| loaded.config);
-        self.change(running, new, by, dry_run)
+        let new = self.file().map(|loaded| loaded.config);
+        let done = self.change(running, new, by, dry_run)?;
+        if !dry_run {
+            // The file says what is to run from now on, also of values that were set for a time.
+            self.reverts.clear();
+        }
+        Ok(done)
+    }
+
+    /// Reads the file, if that is one: a pipe that `weir run` was given would be waited for.
+    fn file(&self) -> Result<Loaded> {
+        if std::fs::metadata(&self.file).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            bail!(
+                "{}: not a regular file, which cannot be read a second time; change values with `weir set`, or \
+                 restart with a file",
+                self.file.display()
+            );
+        }
+        load(&self.file)
     }
 
     /// Changes some values, for a time if one is given.
@@ -125,11 +143,13 @@ impl Live {
     ) -> Result<Done, Refusal> {
         let words: Vec<_> = settings.iter().map(Setting::to_string).collect();
         let by = format!("{who}, set {}", words.join(", "));
+        let until = span.map(|span| now().checked_add(span).with_context(|| format!("{span:?}: too long")));
+        let until = until.transpose().map_err(|error| Refusal::wrong(&error))?;
         let mut values = Vec::new();
         let new = self.with(settings, &mut values);
         let mut done = self.change(running, new, &by, dry_run)?;
         if !dry_run {
-            self.hold(values, span);
+            self.hold(values, until);
         }
         if let Some(span) = span {
             let _ = write!(done.text, "\nto be set back in {} s", span.as_secs());
@@ -148,9 +168,9 @@ impl Live {
         parsed(&tree)
     }
 
-    /// Remembers to set `values` back after `span`. Those that are set again are set back to what was there
+    /// Remembers to set `values` back at a time, if one is given. Those that are set again are set back to what was there
     /// before the first time.
-    fn hold(&mut self, mut values: Vec<Held>, span: Option<Duration>) {
+    fn hold(&mut self, mut values: Vec<Held>, until: Option<Instant>) {
         let now_set = self.current.to_tree();
         for value in &mut values {
             // As it is printed: "0.5Gbit" is "500Mbit" then.
@@ -163,7 +183,7 @@ impl Live {
             }
         }
         self.reverts.retain(|revert| !revert.values.is_empty());
-        self.reverts.extend(span.map(|span| Revert { at: now() + span, values }));
+        self.reverts.extend(until.map(|at| Revert { at, values }));
     }
 
     /// Sets back what was set for a time that is over.
@@ -180,11 +200,15 @@ impl Live {
             let shown: Vec<_> = values.iter().map(|held| self.shown(&held.path)).collect();
             let by = format!("set {} for a time: its time is over", shown.join(", "));
             let new = values
-                .into_iter()
-                .try_for_each(|held| replace(&mut tree, &held.path, held.before).map(drop))
+                .iter()
+                .try_for_each(|held| replace(&mut tree, &held.path, held.before.clone()).map(drop))
                 .and_then(|()| parsed(&tree));
             if let Err(refusal) = self.change(running, new, &by, false) {
                 complain(&format!("weir: {by}: {refusal}"));
+                // What a worker was too late for is not given up.
+                if refusal.why == Why::Failed {
+                    self.reverts.push(Revert { at: now + TRY_AGAIN, values });
+                }
             }
         }
     }
@@ -388,6 +412,9 @@ fn pause(signals: &Signals) {
 fn now() -> Instant {
     Instant::now()
 }
+
+/// After what time values are set back that could not be.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long workers may take: packets by the hundred thousand move in some milliseconds, and a worker may be
 /// descheduled for as long as the kernel likes.

@@ -2,7 +2,7 @@
 //!
 //! * [`delays`]: every histogram of how long packets took, as one document.
 //! * [`formats`]: the same for people and for the tools of HdrHistogram.
-//! * [`metrics`]: what Prometheus scrapes.
+//! * [`metrics`]: all of it, and all statistics, for Prometheus.
 //! * [`plot`]: histograms as curves.
 
 pub mod delays;

@@ -2,7 +2,7 @@
 //!
 //! Control builds everything that takes memory, checks everything that can be refused, and sends one
 //! [`Change`] to each worker. The worker swaps what is new for what is old; packets that wait under
-//! settings which are gone move on, at most [`MOVES`] a turn; then the box goes back with what was
+//! settings which are gone move on, some [`MOVES`] a turn; then the box goes back with what was
 //! replaced, for control to free. So the packet path allocates and frees nothing, loses no packet (a
 //! lower limit alone drops what exceeds it, counted), and sends each flow in the order of its arrival.
 
@@ -19,8 +19,13 @@ use shaper::time::Duration;
 use shaper::units::Rate;
 use thiserror::Error;
 
-/// Packets of one direction that move to another queue in a turn, at most: some 100 ns each.
-pub const MOVES: usize = 64;
+/// Packets of one direction that move to another queue in a turn: each costs as much as one that arrives,
+/// and some 300 ns where none of it is in the cache.
+pub const MOVES: usize = 16;
+
+/// The same while as many arrive as a burst holds: so few that the receive ring does not fill meanwhile,
+/// up to some 95 % of what a worker carries.
+pub const MOVES_UNDER_LOAD: usize = 4;
 
 /// What one worker is to change.
 #[derive(Debug)]
@@ -101,7 +106,7 @@ impl DirectionChange {
                 let re_sorts = has_new_rules || (was.fwmark, was.handle) != (new.fwmark, new.handle);
                 cake::Tables::between(was, new, re_sorts, slots as usize)
             }
-            _ => cake::Tables::NONE,
+            _ => cake::Tables::none(),
         };
         let rules = || (!plan.rules.is_empty()).then(|| Box::new(Rules::new(&plan.rules)));
         let merger = || plan.gro.then(|| Box::new(Merger::new()));

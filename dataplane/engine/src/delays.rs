@@ -22,7 +22,8 @@ pub struct ByKind<T> {
     pub residence: T,
     /// From the burst it was received in until the completion was seen, or until the hand-over where there
     /// is nothing more to be seen ([`Source::Submit`](crate::completion::source::Source::Submit)). A piece
-    /// has the arrival of its super-packet.
+    /// has the arrival of its super-packet; if cutting that took several turns, this begins with the last
+    /// of them, in which it was queued.
     pub total: T,
 }
 

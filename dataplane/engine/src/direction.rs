@@ -5,7 +5,7 @@
 //! alike, where waiting is what receiver, egress and sender hold. Cutting adds packets and headers,
 //! merging removes them.
 
-use crate::change::{DirectionChange, MOVES};
+use crate::change::{DirectionChange, MOVES, MOVES_UNDER_LOAD};
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::delays::{ByKind, Recorder};
@@ -19,7 +19,7 @@ use crate::sender::{LateCut, Sender};
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy};
 use crate::talkers::{Sample, Talkers};
-use dpdk::{Mbuf, Mempool, RxQueue, TxQueue};
+use dpdk::{Burst, Mbuf, Mempool, RxQueue, TxQueue};
 use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
@@ -34,6 +34,8 @@ pub struct Direction {
     link_down_hold: Duration,
     split: Split,
     link_speed: Option<Rate>,
+    /// The last burst was full.
+    is_busy: bool,
     counters: Counters,
 }
 
@@ -99,6 +101,7 @@ impl Direction {
             link_down_hold: settings.link_down_hold,
             split,
             link_speed,
+            is_busy: false,
             counters: Counters::default(),
         }
     }
@@ -126,6 +129,7 @@ impl Direction {
         let was_idle = self.is_empty();
         let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
         moved += received;
+        self.is_busy = received >= Burst::CAPACITY;
         if was_idle && received > 0 {
             moved += self.transmit(now);
         }
@@ -191,14 +195,15 @@ impl Direction {
         (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
     }
 
-    /// Moves, or drops where a limit is lower now, some [`MOVES`] packets, and takes note once all that waits
-    /// is where it belongs.
+    /// Moves, or drops where a limit is lower now, some [`MOVES`] packets, or [`MOVES_UNDER_LOAD`], and takes
+    /// note once all that waits is where it belongs.
     pub fn go_on_changing(&mut self, now: Instant, change: &mut DirectionChange) {
         if change.is_done {
             return;
         }
+        let most = if self.is_busy { MOVES_UNDER_LOAD } else { MOVES };
         let losses = &mut self.counters.losses;
-        self.egress.proceed(now, MOVES, self.receiver.classifier(), &mut |packet: Mbuf, reason| {
+        self.egress.proceed(now, most, self.receiver.classifier(), &mut |packet: Mbuf, reason| {
             losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
         });
         change.is_done = self.egress.finish(change);

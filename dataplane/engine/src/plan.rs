@@ -265,7 +265,8 @@ impl LinkPlan {
                 true => pool::payload_slots(&way.qdisc),
                 false => pool::slots(&way.qdisc),
             });
-            PoolSum::new(rx.rx_ring, tx.tx_ring, rx.mtu, slots, lcores)
+            let rx_ring = rx.rx_ring.max(pool::kept_by_driver(&rx.devargs));
+            PoolSum::new(rx_ring, tx.tx_ring, rx.mtu, slots, lcores)
         };
         [sum(&self.a, &self.b, &self.up), sum(&self.b, &self.a, &self.down)]
     }

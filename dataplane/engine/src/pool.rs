@@ -86,6 +86,14 @@ impl PoolSum {
     }
 }
 
+/// Buffers that the driver of a device keeps for receiving, whatever ring it is asked for.
+///
+/// net_af_xdp (DPDK 22.11) has 2048 in its fill ring and up to as many in its receive ring, and does not recover from a
+/// pool that ran dry: from then on nothing is received (seen on a veth, Linux 6.18).
+pub fn kept_by_driver(device: &str) -> u16 {
+    if device.starts_with("net_af_xdp") { 4096 } else { 0 }
+}
+
 /// The buffers that pieces of super-packets are made of, for one direction: one for the headers of each
 /// piece, and where it refers to its payload, one more for each buffer that the payload lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +242,12 @@ mod tests {
         let jumbo = PoolSum::new(1024, 512, 9000, 100, 1);
         assert_eq!(jumbo.segments, 5);
         assert_eq!(jumbo.total(), (1024 + 512 + 100 + 64 + 2 * Burst::CAPACITY as u32) * 5 + 384);
+    }
+
+    #[test]
+    fn a_driver_that_keeps_more_than_its_ring_is_known() {
+        assert_eq!(kept_by_driver("net_af_xdp0,iface=eth0"), 4096);
+        assert_eq!(kept_by_driver("net_tap0"), 0);
     }
 
     #[test]

@@ -26,9 +26,16 @@ pub fn missing(ports: &PciPorts) -> Vec<String> {
     let bind = &ports.bind;
     let absent = !Path::new("/sys/bus/pci/drivers").join(bind).exists();
     let absent = absent.then(|| {
-        format!("no kernel driver {bind}: modprobe {bind} (vfio-pci: with intel_iommu=on or amd_iommu=on)")
+        let iommu = if bind == VFIO { ", with intel_iommu=on or amd_iommu=on at boot" } else { "" };
+        format!("no kernel driver {bind}: modprobe {bind}{iommu}")
     });
-    unnamed.chain(absent).collect()
+    let device = ports.port.as_ref().map(|port| (port, Bus::system().device(port)));
+    let alone =
+        device.filter(|(_, device)| bind == VFIO && device.is_dir() && !device.join("iommu_group").exists());
+    let alone = alone.map(|(port, _)| {
+        format!("port {port} is in no IOMMU group: boot with intel_iommu=on or amd_iommu=on (and VT-d or AMD-Vi on in the BIOS)")
+    });
+    unnamed.chain(absent).chain(alone).collect()
 }
 
 /// The part of sysfs that lists PCI devices; elsewhere in tests.
@@ -275,6 +282,7 @@ echo armed
 while :; do wait; done
 "#;
 const BIND_TIMEOUT: Duration = Duration::from_secs(5);
+const VFIO: &str = "vfio-pci";
 /// Start of the PCI class of network controllers.
 const NETWORK: &str = "0x02";
 /// Of an interface's flags, netdevice(7).

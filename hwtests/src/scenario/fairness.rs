@@ -108,6 +108,22 @@ fn bars(_: &Rig) -> Vec<Bar> {
             "without a governor the streams share as their windows are, 2:1",
         ),
         bar("cure", "most_of_least", AtMost, Bound::Fixed(1.05), Is::Cure, "governed, they share 1:1"),
+        bar(
+            "ns3_fault",
+            "most_of_least",
+            AtLeast,
+            Bound::Fixed(1.7),
+            Is::Fault,
+            "ns-3 shows the same without byte limits",
+        ),
+        bar(
+            "ns3_cure",
+            "most_of_least",
+            AtMost,
+            Bound::Fixed(1.05),
+            Is::Cure,
+            "and the same cure with its own",
+        ),
     ];
     for case in ["cure", "free_cure", "eight_cure"] {
         bars.extend([

@@ -126,7 +126,7 @@ async fn page() -> Response {
 /// For Prometheus.
 async fn prometheus(State(bell): State<Bell>) -> Result<Response, Fault> {
     let snapshot = snapshot(&bell).await?;
-    let text = metrics::text(&snapshot.report, &[]);
+    let text = metrics::text(&snapshot.report, &snapshot.delays.histograms);
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 

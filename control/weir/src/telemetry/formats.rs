@@ -1,6 +1,6 @@
 //! [`Delays`] for people, for spreadsheets, and for the tools of HdrHistogram.
 //!
-//! * `.hgrm`: the percentile text of HdrHistogram's `outputPercentileDistribution`, in milliseconds.
+//! * `.hgrm`: the percentile text of HdrHistogram's `outputPercentileDistribution`, in microseconds.
 //! * log: HdrHistogram's interval log, format 1.3: V2 compressed, in nanoseconds, each histogram with its tag.
 
 use super::delays::{ALL_TINS, Delay, Delays, Kind, Until, Window};
@@ -120,7 +120,7 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// The percentiles of the one histogram that is there, in milliseconds.
+/// The percentiles of the one histogram that is there, in microseconds.
 ///
 /// # Errors
 /// There are several: this text has room for one.
@@ -136,7 +136,7 @@ pub fn hgrm(delays: &Delays) -> Result<String> {
     }
 }
 
-/// The percentiles of a histogram, in milliseconds.
+/// The percentiles of a histogram, in microseconds.
 ///
 /// # Errors
 /// A value out of bounds.
@@ -147,7 +147,7 @@ pub fn hgrm_of(delay: &Delay) -> Result<String> {
     let mut sum = 0;
     for step in histogram.iter_quantiles(TICKS_PER_HALF) {
         sum += step.count_since_last_iteration();
-        let value = millis(step.value_iterated_to() as f64);
+        let value = micros(step.value_iterated_to() as f64);
         let quantile = step.quantile_iterated_to();
         let _ = write!(text, "{value:>12.3} {quantile:>14.12} {sum:>10}");
         let _ =
@@ -158,9 +158,9 @@ pub fn hgrm_of(delay: &Delay) -> Result<String> {
         "#[Mean    = {:>12.3}, StdDeviation   = {:>12.3}]\n\
          #[Max     = {:>12.3}, Total count    = {:>12}]\n\
          #[Buckets = {:>12}, SubBuckets     = {:>12}]\n",
-        millis(histogram.mean()),
-        millis(histogram.stdev()),
-        millis(histogram.max() as f64),
+        micros(histogram.mean()),
+        micros(histogram.stdev()),
+        micros(histogram.max() as f64),
         histogram.len(),
         buckets(&histogram),
         SUB_BUCKETS,
@@ -168,8 +168,8 @@ pub fn hgrm_of(delay: &Delay) -> Result<String> {
     Ok(text)
 }
 
-fn millis(nanos: f64) -> f64 {
-    nanos / 1e6
+fn micros(nanos: f64) -> f64 {
+    nanos / 1e3
 }
 
 fn buckets(histogram: &Histogram<u64>) -> u32 {
@@ -197,7 +197,6 @@ pub fn log_lines(delays: &Delays, start: f64) -> Result<String> {
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
     let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
-    // The largest value is for people, who read milliseconds.
     let mut writer = IntervalLogWriterBuilder::new().begin_log_with(&mut text, &mut serializer)?;
     for delay in &delays.histograms {
         let (tag, histogram) = (delay.tag(), delay.to_hdr()?);
@@ -269,6 +268,39 @@ pub mod tests {
             assert_eq!((tag, histogram), (&delay.tag(), &delay.to_hdr().unwrap()));
         }
         assert_eq!(read[3].0, "home.down.Best-Effort.sojourn");
+    }
+
+    /// Two intervals, as a reader finds them that shares no code with the writer.
+    #[test]
+    fn an_independent_reader_finds_every_figure_in_the_log() {
+        let first = document();
+        let second = Delays { at: 1_796_000_014.0, start: first.at, window_s: 1.5, ..document() };
+        let mut log = log_head(first.start);
+        for delays in [&first, &second] {
+            log += &log_lines(delays, first.start).unwrap();
+        }
+        let file = std::env::temp_dir().join(format!("weir-hdr-{}.log", std::process::id()));
+        std::fs::write(&file, log).unwrap();
+        let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/hdr-read");
+        let read = std::process::Command::new(reader).arg(&file).output().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(read.status.success(), "{reader}: {}", String::from_utf8_lossy(&read.stderr));
+        let lines = String::from_utf8(read.stdout).unwrap();
+        let found: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let expected: Vec<_> = [&first, &second]
+            .into_iter()
+            .flat_map(|delays| delays.histograms.iter().map(move |delay| (delays, delay)))
+            .map(|(delays, delay)| {
+                let hdr = delay.to_hdr().unwrap();
+                serde_json::json!({
+                    "tag": delay.tag(), "start_s": delays.start, "length_s": delays.window_s, "count": delay.count,
+                    "p50": hdr.value_at_quantile(0.5), "p99": hdr.value_at_quantile(0.99),
+                    "p999": hdr.value_at_quantile(0.999), "max": hdr.max(),
+                })
+            })
+            .collect();
+        assert_eq!(found, expected);
     }
 
     fn base64(text: &str) -> Vec<u8> {

@@ -12,6 +12,7 @@ mod exposition;
 mod families;
 
 use crate::report::{Count, DirectionReport, LinkReport, Report};
+use crate::telemetry::delays::{ALL_TINS, Delay, Kind, Until};
 use engine::counters::Loss;
 use exposition::{Buckets, Exposition, Labels};
 use families as family;
@@ -19,25 +20,8 @@ use families as family;
 /// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Delays of one kind in one tin.
-#[derive(Clone, Copy, Debug)]
-pub struct Delay<'a> {
-    /// Name of the link.
-    pub link: &'a str,
-    /// `up` or `down`.
-    pub direction: &'a str,
-    /// Name of the tin; none: all of them together.
-    pub tin: Option<&'a str>,
-    /// `sojourn`, `residence` or `total`.
-    pub kind: &'a str,
-    /// Mean in nanoseconds.
-    pub mean_ns: f64,
-    /// The largest value of each HDR bucket in nanoseconds, rising, and how many lay in it.
-    pub buckets: &'a [(u64, u64)],
-}
-
 /// The whole text. `delays` are those since the start of the instance.
-pub fn text(report: &Report, delays: &[Delay<'_>]) -> String {
+pub fn text(report: &Report, delays: &[Delay]) -> String {
     let mut out = Exposition::default();
     out.table(family::BUILD, &[(Labels::of(&[("version", &report.version), ("dpdk", &report.dpdk)]), ())]);
     out.table(family::INSTANCE, &[(Labels::default(), report)]);
@@ -104,21 +88,25 @@ fn ports(out: &mut Exposition, links: &[LinkReport]) {
 }
 
 /// The histograms of one kind, by tin.
-fn histograms(kind: &str, delays: &[Delay<'_>]) -> Vec<(Labels, Buckets)> {
-    let of_kind = || delays.iter().filter(|delay| delay.kind == kind);
-    let has_tins = |of: &Delay<'_>| {
-        of_kind().any(|delay| delay.tin.is_some() && (delay.link, delay.direction) == (of.link, of.direction))
+fn histograms(kind: Kind, delays: &[Delay]) -> Vec<(Labels, Buckets)> {
+    // Where nothing is seen to be completed, nothing is known of the residence: no sample, rather than none in it.
+    let is_known =
+        |delay: &&Delay| delay.kind != Kind::Residence || delay.until == Until::Completion || delay.count > 0;
+    let of_kind = || delays.iter().filter(|delay| delay.kind == kind).filter(is_known);
+    let has_tins = |of: &Delay| {
+        of_kind()
+            .any(|delay| delay.tin.is_some() && (&delay.link, &delay.direction) == (&of.link, &of.direction))
     };
     let by_tin = of_kind().filter(|delay| delay.tin.is_some() || !has_tins(delay));
-    let labelled = |delay: &Delay<'_>| {
-        let tin = delay.tin.unwrap_or(ALL_TINS);
-        let labels = [("link", delay.link), ("direction", delay.direction), ("tin", tin)];
+    let labelled = |delay: &Delay| {
+        let tin = delay.tin.as_deref().unwrap_or(ALL_TINS);
+        let labels = [("link", delay.link.as_str()), ("direction", &delay.direction), ("tin", tin)];
         (Labels::of(&labels), buckets(delay))
     };
     by_tin.map(labelled).collect()
 }
 
-fn buckets(delay: &Delay<'_>) -> Buckets {
+fn buckets(delay: &Delay) -> Buckets {
     let mut counts = delay.buckets.iter().peekable();
     let mut count = 0;
     let below = family::BOUNDS.map(|(bound, written)| {
@@ -128,11 +116,8 @@ fn buckets(delay: &Delay<'_>) -> Buckets {
         (written, count)
     });
     let count = count + counts.map(|(_, more)| more).sum::<u64>();
-    Buckets { below: below.to_vec(), count, sum: delay.mean_ns / 1e9 * count as f64 }
+    Buckets { below: below.to_vec(), count, sum: delay.mean / 1e9 * count as f64 }
 }
-
-/// The tin of a discipline that has none.
-const ALL_TINS: &str = "all";
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use crate::stream::{FRAME, Stream};
 use crate::timing::{Stopwatch, Times};
-use dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
+use dpdk::{Burst, Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::change::{Change, DirectionChange, Target};
 use engine::classify::{Classifier, Wants};
 use engine::completion::source::{Nudge, Source};
@@ -37,6 +37,7 @@ pub struct Bench {
     governor: GovernorPlan,
     slots: u32,
     generation: u64,
+    load: Load,
     /// Frames per second that arrive, and may leave.
     rate: f64,
     /// The worker's time, and frames that are due by it, in nanoseconds and parts of frames.
@@ -46,11 +47,25 @@ pub struct Bench {
     _ports: [Port; 2],
 }
 
+/// How many frames arrive.
+#[derive(Clone, Copy)]
+pub enum Load {
+    /// A second.
+    Rate(f64),
+    /// Of what the worker carries, which is found out anew before each stretch: on a shared machine it is now
+    /// this, now that.
+    Share(f64),
+}
+
 /// What a storm did.
 pub struct Outcome {
     pub reloads: u64,
+    /// Frames that arrived a second, in each stretch.
+    pub rates: Vec<f64>,
     pub sent: u64,
+    /// All, and those that found no room before the worker in stretches without changes.
     pub lost: u64,
+    pub lost_without: u64,
     pub overtaken: u64,
     pub least_waiting: u64,
     /// Turns that begin a change or go on with one; other turns meanwhile; turns of stretches without.
@@ -67,7 +82,8 @@ pub struct Outcome {
 
 impl Bench {
     /// A worker with [`QUEUED`] packets waiting.
-    pub fn new(eal: &Eal, rate: f64) -> Self {
+    pub fn new(eal: &Eal, load: Load) -> Self {
+        let rate = if let Load::Rate(rate) = load { rate } else { 1e6 };
         let id = BENCHES.fetch_add(1, Ordering::Relaxed);
         let ring = |end: &str, size| Ring::create(eal, &format!("{end}{id}"), size).unwrap();
         let (inlet, outlet) = (ring("in", 1_024), ring("out", 4_096));
@@ -131,12 +147,13 @@ impl Bench {
             governor,
             slots,
             generation: 0,
+            load,
             rate,
             now: Instant::ZERO + Duration::from_millis(1),
             due: 0.0,
             _ports: [a, b],
         };
-        while bench.waiting() < QUEUED {
+        while bench.waiting() < QUEUED + QUEUED / 10 {
             bench.stream.feed(64);
             bench.worker.turn(bench.now);
             bench.stream.drain();
@@ -144,27 +161,30 @@ impl Bench {
         bench
     }
 
-    /// The most frames per second that this worker takes in and sends without end: a little more, and they
-    /// pile up before it.
-    pub fn capacity(eal: &Eal) -> f64 {
-        let (mut low, mut high) = (1e6, 32e6);
-        for _ in 0..9 {
-            let rate = (low + high) / 2.0;
-            let mut bench = Self::new(eal, rate);
-            bench.run_for(Duration::from_millis(20), &mut Times::new());
-            let carries =
-                bench.stream.missed == 0 && bench.waiting() < 2 * QUEUED && bench.stream.arriving() < 512;
-            *(if carries { &mut low } else { &mut high }) = rate;
+    /// Frames per second that the worker carries just now: half of what it takes in and sends while the ring
+    /// before it is never empty.
+    fn carries(&mut self) -> f64 {
+        let moved = |bench: &Self| {
+            let counters = bench.worker.directions()[0].counters();
+            (counters.received.packets + counters.sent.packets) as f64 / 2.0
+        };
+        let (before, start) = (moved(self), self.now);
+        while self.now < start + SATURATED {
+            self.turn();
+            let missing = 2 * Burst::CAPACITY as u64;
+            self.stream.feed(missing.saturating_sub(self.stream.arriving()) as usize);
         }
-        low
+        (moved(self) - before) * 1e9 / self.now.since(start).as_nanos() as f64
     }
 
     /// Changes it so many times, with and without changes by turns.
     pub fn storm(mut self, reloads: u64) -> Outcome {
         let mut outcome = Outcome {
             reloads: 0,
+            rates: Vec::with_capacity(reloads as usize),
             sent: 0,
             lost: 0,
+            lost_without: 0,
             overtaken: 0,
             least_waiting: u64::MAX,
             changing: Times::new(),
@@ -175,12 +195,16 @@ impl Bench {
             heap_growth: 0,
             resident_growth: 0,
         };
+        let start = (self.plan.clone(), self.governor);
         self.stretch(20, &mut outcome);
+        self.change_to(start.clone(), &mut outcome);
         let before = (resident_kib(), outcome.reloads);
         let heap = allocation_counter::measure(|| {
             while outcome.reloads - before.1 < reloads {
                 self.stretch(10, &mut outcome);
             }
+            // Other settings take other memory.
+            self.change_to(start, &mut outcome);
         });
         outcome.heap_growth = heap.bytes_current;
         outcome.resident_growth = resident_kib() - before.0;
@@ -203,24 +227,21 @@ impl Bench {
 
     /// So many changes with pauses, then as much time without.
     fn stretch(&mut self, changes: u64, outcome: &mut Outcome) {
+        if let Load::Share(share) = self.load {
+            self.rate = share * self.carries();
+        }
+        outcome.rates.push(self.rate);
         let start = self.now;
         for _ in 0..changes {
             outcome.least_waiting = outcome.least_waiting.min(self.waiting());
-            self.change();
-            let began = self.now;
-            let mut gaps = 0;
-            while self.control.changed().is_none() {
-                let time = self.turn();
-                gaps += u32::from(time.is_none());
-                outcome.changing.note(time);
-            }
-            outcome.whole.note((gaps == 0).then(|| self.now.since(began).as_nanos()));
-            outcome.reloads += 1;
+            let to = self.vary();
+            self.change_to(to, outcome);
             self.run_for(PAUSE, &mut outcome.between);
         }
         self.waited(&mut outcome.waits[0]);
-        let span = self.now.since(start);
+        let (span, missed) = (self.now.since(start), self.stream.missed);
         self.run_for(span, &mut outcome.control);
+        outcome.lost_without += self.stream.missed - missed;
         self.waited(&mut outcome.waits[1]);
     }
 
@@ -260,9 +281,8 @@ impl Bench {
         waits.add(&page.sojourn[0]);
     }
 
-    /// Sends a change of everything.
-    fn change(&mut self) {
-        let (plan, governor) = self.vary();
+    /// Sends a change, and turns until it has been carried out.
+    fn change_to(&mut self, (plan, governor): (DirectionPlan, GovernorPlan), outcome: &mut Outcome) {
         let old = Target { plan: &self.plan, governor: Some(self.governor), link_down_hold: HOLD };
         let new = Target { plan: &plan, governor: Some(governor), link_down_hold: HOLD };
         let direction = DirectionChange::between(0, &old, &new, self.slots).unwrap();
@@ -271,11 +291,23 @@ impl Bench {
         let (generation, directions) = (self.generation, vec![direction]);
         let change = Change { generation, poll: Poll::Busy, directions, refused: None };
         self.control.send(Command::Apply(Box::new(change))).unwrap();
+        let began = self.now;
+        let mut gaps = 0;
+        while self.control.changed().is_none() {
+            let time = self.turn();
+            gaps += u32::from(time.is_none());
+            outcome.changing.note(time);
+        }
+        outcome.whole.note((gaps == 0).then(|| self.now.since(began).as_nanos()));
+        outcome.reloads += 1;
     }
 
+    /// Something else of everything.
+
     fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
-        // A little faster while many wait, a little slower while few do.
-        let share = if self.waiting() > QUEUED + QUEUED / 50 { 1.02 } else { 0.98 };
+        // Faster while many wait, slower while few do.
+        let excess = self.waiting() as f64 / (1.1 * QUEUED as f64) - 1.0;
+        let share = 1.0 + (excess / 4.0).clamp(-0.1, 0.1);
         let dice = &mut self.dice;
         let mut one_of = |bound: usize| dice.next_u32() as usize % bound;
         let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
@@ -328,5 +360,7 @@ static BENCHES: AtomicU32 = AtomicU32::new(0);
 const QUEUED: u64 = 4_000;
 /// The worker's time between two changes.
 const PAUSE: Duration = Duration::from_millis(1);
+/// The worker's time for finding out what it carries.
+const SATURATED: Duration = Duration::from_millis(1);
 const HOLD: Duration = Duration::from_millis(100);
 const MBUFS: u32 = 32_767;

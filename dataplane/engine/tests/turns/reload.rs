@@ -6,7 +6,7 @@ use crate::rig::{HOLD, Plan, Rig, ms};
 use allocation_counter::measure;
 use dpdk::Burst;
 use dpdk::testing::eal;
-use engine::change::{Change, DirectionChange, MOVES, Target, Unchangeable};
+use engine::change::{Change, DirectionChange, MOVES, MOVES_UNDER_LOAD, Target, Unchangeable};
 use engine::counters::Loss;
 use engine::mailbox::Command;
 use engine::plan::{DirectionPlan, GovernorPlan};
@@ -306,7 +306,7 @@ fn a_change_ends_though_its_busiest_flow_does_not() {
     let best_effort = cake::Params { diffserv: Diffserv::BestEffort, ..slow };
     let plan = DirectionPlan { qdisc: Params::Cake(best_effort), ..settings.plan.clone() };
     rig.control.send(change(1, vec![settings.change(0, plan).unwrap()])).unwrap();
-    for _ in 0..=QUEUED / MOVES + 3 * cake::MAX_TINS {
+    for _ in 0..2 * QUEUED / MOVES_UNDER_LOAD {
         feed(&mut rig);
         rig.turn(ms(1));
     }

@@ -55,6 +55,8 @@ struct Slot<P> {
     next: u32,
     /// Meaningful only while this is not the head of its queue.
     prev: u32,
+    /// Whatever the owner wants to find here.
+    note: [u32; 4],
 }
 
 impl Waiting {
@@ -110,7 +112,7 @@ impl<P> Slots<P> {
         let mut slots = Vec::with_capacity(capacity);
         for index in 0..capacity {
             let next = if index + 1 < capacity { index as u32 + 1 } else { NIL };
-            slots.push(Slot { packet: None, waiting: Waiting::default(), next, prev: NIL });
+            slots.push(Slot { packet: None, waiting: Waiting::default(), next, prev: NIL, note: [0; 4] });
         }
         Self { free: if capacity == 0 { NIL } else { 0 }, slots, used: 0 }
     }
@@ -227,6 +229,18 @@ impl<P> Slots<P> {
     pub fn peek(&self, queue: &Queue) -> Option<(&P, &Waiting)> {
         let slot = self.slots.get(queue.head as usize)?;
         slot.packet.as_ref().map(|packet| (packet, &slot.waiting))
+    }
+
+    /// Leaves a note with the packet in slot `index`. A packet that comes to wait bears that of another.
+    pub fn note(&mut self, index: u32, note: [u32; 4]) {
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.note = note;
+        }
+    }
+
+    /// The note that was left with the packet at the head of `queue`.
+    pub fn noted(&self, queue: &Queue) -> Option<[u32; 4]> {
+        self.slots.get(queue.head as usize).map(|slot| slot.note)
     }
 
     /// What waits in `queue`, from its head on.

@@ -52,7 +52,8 @@ struct Row {
 
 impl Row {
     fn better(&self) -> Better {
-        if self.unit == "Mpps" || self.name == MERGED { Better::Higher } else { Better::Lower }
+        let is_more = self.name == MERGED || self.name.ends_with(LEAST_WAITING);
+        if is_more || ["Mpps", "changes"].contains(&self.unit) { Better::Higher } else { Better::Lower }
     }
 }
 
@@ -163,8 +164,10 @@ const TESTPMD: &str = "bench.null.testpmd_macfwd";
 const RTE_GSO: &str = "bench.split.cut_ipv4_rte_gso_no_checksum";
 /// Share of the packets of a burst in order that went into another.
 const MERGED: &str = "bench.split.merged_ipv4_of_one_burst_in_order";
+/// Packets that waited when a change came.
+const LEAST_WAITING: &str = "waiting_at_a_change_least";
 /// What stands beside what, measured in the same run.
-const PEERS: [(&str, &str); 9] = [
+const PEERS: [(&str, &str); 11] = [
     (FQ_CODEL, TESTPMD),
     (CAKE, TESTPMD),
     ("bench.null.weir_fq_codel_gate_submit", FQ_CODEL),
@@ -174,11 +177,13 @@ const PEERS: [(&str, &str); 9] = [
     ("bench.split.cut_ipv4_copy", RTE_GSO),
     ("bench.split.cut_ipv6_copy", RTE_GSO),
     ("bench.split.free_ipv4_refer", "bench.split.free_ipv4_rte_gso"),
+    ("bench.reload.1_mpps_turn_between_changes_p99", "bench.reload.1_mpps_turn_without_changes_p99"),
+    ("bench.reload.90_load_turn_between_changes_p99", "bench.reload.90_load_turn_without_changes_p99"),
 ];
 /// Mpps, ns, instructions, percent, and ms of a scrape. Those of cake, cold and overload lie below what Linux's code takes in user
 /// space on such a machine: 43 ns besteffort, 156 ns diffserv4, 596 and 207 ns cold, 2066 ns ACK filter, 143 and
 /// 683 ns overload.
-const BARS: [(&str, f64); 29] = [
+const BARS: [(&str, f64); 37] = [
     (FQ_CODEL, 8.0),
     (CAKE, 6.0),
     ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0),
@@ -189,6 +194,8 @@ const BARS: [(&str, f64); 29] = [
     ("bench.cake.diffserv4_triple_isolate_cold_from_the_frame", 250.0),
     ("bench.cake.200_queued_acks_with_ack_filter", 100.0),
     ("bench.cake.overload_2_enqueues_1_drop_1_dequeue", 100.0),
+    ("bench.telemetry.fq_codel.cost_of_all_histograms", 5.0),
+    ("bench.telemetry.cake.cost_of_all_histograms", 5.0),
     ("bench.live_rate_off.1mbit", 0.2),
     ("bench.live_rate_off.10mbit", 0.2),
     ("bench.live_rate_off.100mbit", 0.2),
@@ -205,6 +212,12 @@ const BARS: [(&str, f64); 29] = [
     ("bench.split.merge_ipv4_checked_by_the_port", 35.0),
     ("bench.split.merge_ipv6_checked_by_the_port", 35.0),
     (MERGED, 90.0),
+    ("bench.reload.1_mpps_lost_with_changes", 0.0),
+    ("bench.reload.1_mpps_overtaken", 0.0),
+    ("bench.reload.1_mpps_turn_with_a_change_longest", 100.0),
+    ("bench.reload.90_load_lost_with_changes", 0.0),
+    ("bench.reload.90_load_overtaken", 0.0),
+    ("bench.reload.90_load_turn_with_a_change_longest", 100.0),
     ("bench.governor.held_references_instructions", 40.0),
     ("bench.governor.descriptor_status_instructions", 15.0),
     ("bench.metrics.processor_time_of_a_get", 5.0),

@@ -44,6 +44,7 @@ pub(crate) struct Value {
 pub(crate) fn sources(folder: &Path) -> Vec<Source> {
     let example = |name: &str| folder.join("examples").join(name);
     let null_path = |name, args| Source::Mpps { name, program: example("null_path"), args };
+    let telemetry = |name, args| Source::Rows { name, program: example("null_path"), args, unit: "%" };
     let rows = |name, program, unit| Source::Rows { name, program: example(program), args: &[], unit };
     vec![
         Source::Testpmd { name: "bench.null.testpmd_macfwd" },
@@ -51,11 +52,17 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
         null_path("bench.null.weir_fq_codel_gate_submit", &["--qdisc", "fq_codel", "--gate", "submit"]),
         null_path("bench.null.weir_cake", &["--qdisc", "cake"]),
         null_path("bench.null.weir_cake_gate_submit", &["--qdisc", "cake", "--gate", "submit"]),
+        telemetry(
+            "bench.telemetry.fq_codel",
+            &["--qdisc", "fq_codel", "--telemetry", "on", "--seconds", "10"],
+        ),
+        telemetry("bench.telemetry.cake", &["--qdisc", "cake", "--telemetry", "on", "--seconds", "10"]),
         rows("bench.live_rate_off", "live_rate", "%"),
         rows("bench.fq_codel", "fq_codel_bench", "ns"),
         rows("bench.cake", "cake_bench", "ns"),
         rows("bench.dissect", "dissect_bench", "ns"),
         rows("bench.split", "split_bench", "ns"),
+        rows("bench.reload", "reload_storm", "us"),
         Source::Rows {
             name: "bench.governor",
             program: example("gate_instructions"),
@@ -236,12 +243,14 @@ fn parse_collected(lines: &[String]) -> Option<f64> {
     lines.iter().find(|line| line.contains("Collected"))?.split_whitespace().last()?.parse().ok()
 }
 
-/// Reads `NAME      median   12.3 ns  least   11.0 ns`, `NAME      12.3     11.0` and `NAME      96.9 %`.
+/// Reads `NAME      median   12.3 ns  least   11.0 ns`, `NAME      12.3     11.0` and `NAME      96.9 %`; a unit
+/// that is none of [`UNITS`] is the source's.
 fn parse_row(line: &str, source: &str, unit: &'static str) -> Option<Value> {
     let (name, rest) = line.split_once("  ")?;
     let mut words = rest.split_whitespace().filter(|word| *word != "median");
     let value = words.next()?.parse().ok()?;
-    let unit = if words.next() == Some("%") { "%" } else { unit };
+    let said = words.next();
+    let unit = UNITS.into_iter().find(|known| said == Some(known)).unwrap_or(unit);
     (!name.is_empty()).then(|| Value { name: format!("{source}.{}", slug(name)), value, unit })
 }
 
@@ -251,6 +260,8 @@ fn slug(name: &str) -> String {
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("_")
 }
 
+/// Units that a row may have whatever its source has.
+const UNITS: [&str; 7] = ["%", "Mpps", "packets", "changes", "turns", "gaps", "KiB"];
 const PORTS: u32 = 2;
 /// Packets of a run under callgrind; as `.ci/instructions` counts.
 const FEW: u32 = 20_000;
@@ -271,6 +282,7 @@ mod tests {
         assert_eq!(parse(row), value("a.64_flows_hash_ready_enqueue_dequeue", 21.5, "ns"));
         assert_eq!(parse("empty call                      1.2      1.1"), value("a.empty_call", 1.2, "ns"));
         assert_eq!(parse("merged of one burst   96.9 %"), value("a.merged_of_one_burst", 96.9, "%"));
+        assert_eq!(parse("1 Mpps: lost   7 packets"), value("a.1_mpps_lost", 7.0, "packets"));
         assert_eq!(parse("ns/packet                    median      min"), None);
         assert_eq!(parse("                   sent 5 dropped 0 queued 1, 2 new flows"), None);
         assert_eq!(parse(""), None);

@@ -34,6 +34,9 @@ fn all(rigs: &[Rig], weir: &Path) -> String {
         for what in missing {
             let _ = writeln!(text, "{:24}{what}", "");
         }
+        if let Some(driver) = &rig.driver {
+            let _ = writeln!(text, "{:22}{driver}", "");
+        }
         for blind in &rig.cannot_show {
             let _ = writeln!(text, "{:22}can't show {blind}", "");
         }

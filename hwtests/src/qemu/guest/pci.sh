@@ -3,7 +3,11 @@ rig() { hwtests --rigs . run "$@" --rig pci.toml --port "$PORT" --peer "$PEER" -
 driver() { basename "$(readlink "/sys/bus/pci/devices/$1/driver" || echo none)"; }
 interface() { for entry in "/sys/bus/pci/devices/$1/net/"*; do [ ! -e "$entry" ] || echo "${entry##*/}"; done; }
 has_line() { while read -r line; do case $line in *"$1"*) return 0 ;; esac; done <"$2"; return 1; }
-is_back() { [ "$(driver "$PORT")" = igb ] && [ "$(driver "$PEER")" = igb ] && [ -n "$(interface "$PEER")" ]; }
+override() { cat "/sys/bus/pci/devices/$1/driver_override"; }
+is_back() {
+    [ "$(driver "$PORT") $(driver "$PEER")" = "igb igb" ] && [ "$(override "$PORT")" = "(null)" ] &&
+        [ -n "$(interface "$PEER")" ]
+}
 
 # What is left when a stage is over: what a killed run leaves to others takes a while.
 after() {
@@ -14,7 +18,7 @@ after() {
     {
         echo "status $1"
         echo "port $(driver "$PORT"), peer $(driver "$PEER")"
-        echo "override $(cat "/sys/bus/pci/devices/$PORT/driver_override")"
+        echo "override $(override "$PORT")"
         echo "peer flags $(cat "/sys/class/net/$(interface "$PEER")/flags")"
         cat "/tmp/log-$stage"
     } >"/tmp/report/$stage" 2>&1
@@ -48,6 +52,7 @@ weir=/usr/bin/weir
 for signal in TERM KILL; do
     stage=$signal
     echo "stage $stage"
+    : >"/tmp/log-$stage"
     hwtests --rigs . run burst --rig pci.toml --port "$PORT" --peer "$PEER" --case cake --seconds 60 \
         --out "/tmp/out-$stage" --weir "$weir" >"/tmp/log-$stage" 2>&1 &
     run=$!

@@ -7,6 +7,7 @@
 use super::exposition::{Kind, Metric, Number};
 use crate::report::{Count, DirectionReport, LimiterReport, PortReport, Report, TinReport, TxQueueReport};
 use crate::report::{SizeClass, WorkerReport};
+use crate::telemetry::delays;
 
 /// Of the instance.
 pub(super) const INSTANCE: &[Metric<Report>] =
@@ -229,11 +230,19 @@ pub(super) const WORKER: &[Metric<WorkerReport>] = &[
     }),
 ];
 
-/// Of delays: the kind in `/v1/histograms`, name and help; labels `link`, `direction`, `tin`.
-pub(super) const DELAYS: [(&str, &str, &str); 3] = [
-    ("sojourn", "weir_sojourn_seconds", "How long packets waited in the queue."),
-    ("residence", "weir_nic_residence_seconds", "How long packets lay in the NIC: submission to completion."),
-    ("total", "weir_total_seconds", "From receive to completion."),
+/// Of delays: the kind, name and help; labels `link`, `direction`, `tin`.
+pub(super) const DELAYS: [(delays::Kind, &str, &str); 3] = [
+    (delays::Kind::Sojourn, "weir_sojourn_seconds", "How long packets waited in the queue."),
+    (
+        delays::Kind::Residence,
+        "weir_nic_residence_seconds",
+        "How long packets lay in the NIC: submission to completion.",
+    ),
+    (
+        delays::Kind::Total,
+        "weir_total_seconds",
+        "From receive to completion; to submission where that is all that is seen.",
+    ),
 ];
 
 /// Bounds of the buckets of every histogram: nanoseconds, and how they are written, in seconds. 1-2-5 from

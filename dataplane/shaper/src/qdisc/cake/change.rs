@@ -88,7 +88,7 @@ impl<P, C: Conformance> Cake<P, C> {
             self.shared.mode = params.diffserv.mode();
             self.tins.iter_mut().for_each(|tin| tin.set_mode(params.flow_mode));
         } else if let Some((tins, backlogs)) = tables.tins.take() {
-            self.replace_tins(old.diffserv, tins, backlogs);
+            self.replace_tins(old.diffserv, tins, backlogs, tables);
         }
     }
 
@@ -154,7 +154,13 @@ impl<P, C: Conformance> Cake<P, C> {
     }
 
     /// New tins take over; the old ones are kept until they are empty.
-    fn replace_tins(&mut self, diffserv: Diffserv, tins: Box<[Tin<C>]>, backlogs: Backlogs<C>) {
+    fn replace_tins(
+        &mut self,
+        diffserv: Diffserv,
+        tins: Box<[Tin<C>]>,
+        backlogs: Backlogs<C>,
+        tables: &mut Tables<C>,
+    ) {
         let tins = core::mem::replace(&mut self.tins, tins);
         let backlogs = core::mem::replace(&mut self.shared.backlogs, backlogs);
         self.shared.mode = self.shared.params.diffserv.mode();
@@ -162,7 +168,7 @@ impl<P, C: Conformance> Cake<P, C> {
         for (tin, old) in self.tins.iter_mut().zip(&tins) {
             tin.inherit(old);
         }
-        self.old = Some(Old::new(tins, backlogs, diffserv));
+        self.old = Some(Old::new(tins, backlogs, diffserv, tables));
     }
 
     fn rehome_all(&mut self, mut old: Old<C>) {

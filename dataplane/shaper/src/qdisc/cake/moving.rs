@@ -3,7 +3,8 @@
 //! A change of tins, of what is kept fair, or of the rules that choose a tin gives waiting packets
 //! another place. They move in the order in which they wait, each to where a packet like it would be
 //! put if it arrived now, so that it is in order with those that do arrive. Until a queue has been
-//! moved, arrivals that belong behind what it holds are put there, and move with it.
+//! moved, arrivals that belong behind what it holds are put there, and move with it: all at once where
+//! they belong together, so that a change comes to an end whatever arrives.
 //!
 //! Contract: nothing is allocated or freed between [`Cake::begin`] and [`Cake::finish`]; what waits
 //! in old tins is counted as waiting; it is not sent before it has moved.
@@ -26,6 +27,8 @@ use alloc::boxed::Box;
 pub struct Tables<C: Conformance = Weir> {
     pub(super) tins: Option<TinsAndBacklogs<C>>,
     pub(super) acks: Option<Acks<C>>,
+    /// One for each queue that goes away.
+    tails: Box<[Tail]>,
 }
 
 type TinsAndBacklogs<C> = (Box<[Tin<C>]>, Backlogs<C>);
@@ -36,15 +39,57 @@ pub(super) struct Old<C> {
     pub(super) tins: Box<[Tin<C>]>,
     pub(super) backlogs: Backlogs<C>,
     pub(super) diffserv: Diffserv,
+    tails: Box<[Tail]>,
     /// Queues before this one are empty for good.
     at: usize,
-    /// Packets queued here since the last were moved.
+    /// Packets queued here one by one since the last were moved.
     arrived: usize,
+}
+
+/// What has come to wait in a queue since it began to go away.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail {
+    kind: Kind,
+    /// The slot of the first.
+    first: u32,
+    /// Of all, and where they belong, if that is one queue.
+    bytes: u32,
+    place: Place,
+}
+
+/// Where a packet belongs, as read when it arrived: what a slot's note holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    tin: usize,
+    hashes: Hashes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Empty,
+    /// All belong into one queue.
+    Alike,
+    Mixed,
+    /// Mixed, and all that came before has moved.
+    Alone,
+}
+
+/// How the next of a queue is moved.
+enum Next {
+    /// By what it says, as it came before the change.
+    Read,
+    /// By its note.
+    Noted,
+    /// With all behind it.
+    Row(Place, u32),
 }
 
 impl<C: Conformance> Tables<C> {
     /// For a change that needs none.
-    pub const NONE: Self = Self { tins: None, acks: None };
+    pub fn none() -> Self {
+        Self { tins: None, acks: None, tails: Box::default() }
+    }
 
     /// For a change from `old` to `new` of a discipline with room for `slots` packets. `re_sort`: what
     /// [`Arrival::mark`] and [`Arrival::dscp`] say of a packet changes too.
@@ -56,13 +101,52 @@ impl<C: Conformance> Tables<C> {
             .then(|| ((0..count).map(|_| Tin::new(new.flow_mode)).collect(), Backlogs::new(count)));
         let filters = |params: &Params| params.ack_filter != super::AckFilter::Off;
         let needs_acks = !C::CAKE_CHANGE_IN_PLACE && filters(new) && (tins.is_some() || !filters(old));
-        Self { tins, acks: needs_acks.then(|| Acks::new(slots)) }
+        let old_queues = if tins.is_some() { Cake::<(), C>::tins_needed(old) * QUEUES } else { 0 };
+        let tails = core::iter::repeat_n(Tail::default(), old_queues).collect();
+        Self { tins, acks: needs_acks.then(|| Acks::new(slots)), tails }
     }
 }
 
 impl<C: Conformance> Old<C> {
-    pub(super) fn new(tins: Box<[Tin<C>]>, backlogs: Backlogs<C>, diffserv: Diffserv) -> Self {
-        Self { tins, backlogs, diffserv, at: 0, arrived: 0 }
+    pub(super) fn new(
+        tins: Box<[Tin<C>]>,
+        backlogs: Backlogs<C>,
+        diffserv: Diffserv,
+        tables: &mut Tables<C>,
+    ) -> Self {
+        Self { tins, backlogs, diffserv, tails: core::mem::take(&mut tables.tails), at: 0, arrived: 0 }
+    }
+
+    /// A packet in slot `slot` came to wait in the queue `id`, and belongs to `place`.
+    fn note(&mut self, id: QueueId, slot: u32, bytes: u32, place: Place) {
+        let Some(tail) = self.tails.get_mut(id.number() as usize) else {
+            self.arrived += 1;
+            return;
+        };
+        match tail.kind {
+            Kind::Empty => *tail = Tail { kind: Kind::Alike, first: slot, bytes, place },
+            Kind::Alike if tail.place == place => tail.bytes += bytes,
+            Kind::Alike => (tail.kind, self.arrived) = (Kind::Mixed, self.arrived + 1),
+            Kind::Mixed | Kind::Alone => self.arrived += 1,
+        }
+    }
+
+    /// How the head of the queue `id` is moved.
+    fn how(&mut self, id: QueueId) -> Next {
+        let Some(tail) = self.tails.get_mut(id.number() as usize) else { return Next::Read };
+        let is_reached = self.tins[id.tin()].flows[id.queue()].queue.head() == Some(tail.first);
+        match tail.kind {
+            Kind::Alone => Next::Noted,
+            Kind::Mixed if is_reached => {
+                tail.kind = Kind::Alone;
+                Next::Noted
+            }
+            Kind::Alike if is_reached => {
+                let Tail { place, bytes, .. } = core::mem::take(tail);
+                Next::Row(place, bytes)
+            }
+            Kind::Empty | Kind::Alike | Kind::Mixed => Next::Read,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -90,11 +174,21 @@ impl<C: Conformance> Old<C> {
         tins.find_map(|(number, tin)| Some(QueueId::new(number, tin.holding(hashes)?)))
     }
 
-    /// `waiting` left the queue.
-    fn taken(&mut self, id: QueueId, waiting: &Waiting) {
+    /// So many bytes left the queue.
+    fn taken(&mut self, id: QueueId, bytes: u32) {
         let stats = &mut self.tins[id.tin()].stats;
-        stats.backlog_bytes = stats.backlog_bytes.wrapping_sub(waiting.len);
-        self.backlogs.taken(id, waiting.len);
+        stats.backlog_bytes = stats.backlog_bytes.wrapping_sub(bytes);
+        self.backlogs.taken(id, bytes);
+    }
+}
+
+impl Place {
+    fn note(self) -> [u32; 4] {
+        [self.tin as u32, self.hashes.flow, self.hashes.src, self.hashes.dst]
+    }
+
+    fn of([tin, flow, src, dst]: [u32; 4]) -> Self {
+        Self { tin: tin as usize, hashes: Hashes { flow, src, dst } }
     }
 }
 
@@ -110,9 +204,9 @@ impl<P, C: Conformance> Cake<P, C> {
         self.old.as_ref().is_some_and(|old| !old.is_empty())
     }
 
-    /// Moves at most `most` packets to where they belong now, and as many more as have come to wait
-    /// behind such ones since the last call, so that it comes to an end whatever arrives. It looks at some
-    /// hundreds of queues at most. Once all have moved, drops at most `most` that exceed the memory limit.
+    /// Moves at most `most` packets, or rows of packets that belong together, to where they belong now; and
+    /// as many more as have come to wait behind such ones since the last call and belong with none, so that
+    /// it comes to an end whatever arrives. It looks at some hundreds of queues at most. Once all have moved, drops at most `most` that exceed the memory limit.
     /// Says how many it moved or dropped. `read` reads a packet again as if it arrived now.
     pub fn proceed<'a>(
         &mut self,
@@ -141,11 +235,14 @@ impl<P, C: Conformance> Cake<P, C> {
         if self.is_changing() {
             return false;
         }
-        tables.tins = self.old.take().map(|old| (old.tins, old.backlogs));
+        if let Some(old) = self.old.take() {
+            tables.tins = Some((old.tins, old.backlogs));
+            tables.tails = old.tails;
+        }
         true
     }
 
-    /// Moves the packet at the head of an old queue.
+    /// Moves the packet at the head of an old queue, or all that is left there if it belongs together.
     fn shift<'a>(
         &mut self,
         now: Instant,
@@ -153,22 +250,35 @@ impl<P, C: Conformance> Cake<P, C> {
         id: QueueId,
         read: &mut impl FnMut(&P) -> Arrival<'a>,
     ) {
+        let how = old.how(id);
         let flow = &mut old.tins[id.tin()].flows[id.queue()];
-        let Some((packet, &waiting)) = self.shared.slots.peek(&flow.queue) else { return };
-        let arrival = read(packet);
-        let number = self.shared.mode.tin_of(&self.shared.params, &arrival);
+        let Some((packet, waiting)) = self.shared.slots.peek(&flow.queue) else { return };
+        let (place, bytes) = match how {
+            Next::Row(place, bytes) => (place, bytes),
+            Next::Noted => (Place::of(self.shared.slots.noted(&flow.queue).unwrap_or_default()), waiting.len),
+            Next::Read => {
+                let arrival = read(packet);
+                let tin = self.shared.mode.tin_of(&self.shared.params, &arrival);
+                (Place { tin, hashes: Hashes::of(&arrival) }, waiting.len)
+            }
+        };
+        let Place { tin: number, hashes } = place;
         let tin = &mut self.tins[number];
-        let queue = tin.choose_queue(Hashes::of(&arrival));
+        let queue = tin.choose_queue(hashes);
         if tin.stats.backlog_bytes == 0 {
             // It was idle, which is no debt of the shaper's.
             tin.clock = tin.clock.max(now);
         }
         tin.adopt(queue, flow);
-        self.shared.slots.shift(&mut flow.queue, &mut tin.flows[queue].queue);
-        tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(waiting.len);
+        let to = &mut tin.flows[queue].queue;
+        match how {
+            Next::Row(..) => self.shared.slots.splice(to, core::mem::take(&mut flow.queue)),
+            Next::Read | Next::Noted => self.shared.slots.shift(&mut flow.queue, to),
+        }
+        tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(bytes);
         tin.wake(queue, &mut Even);
-        self.shared.backlogs.arrived(QueueId::new(number, queue), waiting.len, 0);
-        old.taken(id, &waiting);
+        self.shared.backlogs.arrived(QueueId::new(number, queue), bytes, 0);
+        old.taken(id, bytes);
     }
 
     /// Queues an arrival behind what an old queue holds of its flow, if one does.
@@ -217,17 +327,21 @@ impl<P, C: Conformance> Cake<P, C> {
                 true => Err(piece.packet),
                 false => shared.slots.push(&mut tin.flows[id.queue()].queue, piece.packet, waiting),
             };
-            if let Err(packet) = pushed {
+            let Ok(slot) = pushed.map_err(|packet| {
                 (shared.counters.drops, stats.drops) = (shared.counters.drops + 1, stats.drops + 1);
                 stats.drop_overlimit += 1;
                 doomed(packet, DropReason::Overflow);
+            }) else {
                 continue;
-            }
-            (queued, old.arrived) = (queued + 1, old.arrived + 1);
+            };
+            queued += 1;
             (stats.sent_packets, stats.sent_bytes) =
                 (stats.sent_packets + 1, stats.sent_bytes + u64::from(waiting.len));
             tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(waiting.len);
             old.backlogs.arrived(id, waiting.len, 0);
+            let place = Place { tin: number, hashes: Hashes::of(arrival) };
+            shared.slots.note(slot, place.note());
+            old.note(id, slot, waiting.len, place);
             shared.memory += u64::from(waiting.truesize);
             shared.counters.memory_max = shared.counters.memory_max.max(shared.memory);
             if shared.params.autorate_ingress {
@@ -251,7 +365,7 @@ impl<P, C: Conformance> Cake<P, C> {
             let Some((packet, waiting)) = self.shared.slots.pop(&mut flow.queue) else { break };
             self.shared.memory = self.shared.memory.wrapping_sub(waiting.truesize.into());
             self.shared.counters.flushed += 1;
-            old.taken(id, &waiting);
+            old.taken(id, waiting.len);
             doomed(packet, DropReason::Flush);
         }
         self.old = Some(old);

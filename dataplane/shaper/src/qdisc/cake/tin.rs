@@ -59,7 +59,7 @@ pub(super) struct Settings {
 }
 
 /// The hashes of an arrival.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hashes {
     pub(super) flow: u32,
     pub(super) src: u32,

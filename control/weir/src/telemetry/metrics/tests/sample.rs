@@ -4,7 +4,7 @@ use crate::report::{
     Count, DirectionReport, LimiterReport, LinkReport, PollGaps, PortReport, Report, SizeClass, SupersReport,
     TinReport, TxQueueReport, WorkerReport,
 };
-use crate::telemetry::metrics::Delay;
+use crate::telemetry::delays::{Delay, Kind};
 
 /// cake's tins in `diffserv8`.
 const TINS: [&str; 8] = ["Tin 0", "Tin 1", "Tin 2", "Tin 3", "Tin 4", "Tin 5", "Tin 6", "Tin 7"];
@@ -111,13 +111,13 @@ pub fn hdr(buckets: u32) -> Vec<(u64, u64)> {
 }
 
 /// Every delay of a report: by tin, and of all tins together.
-pub fn delays<'a>(report: &'a Report, buckets: &'a [(u64, u64)]) -> Vec<Delay<'a>> {
+pub fn delays(report: &Report, buckets: &[(u64, u64)]) -> Vec<Delay> {
     let mut delays = Vec::new();
     for (link, d) in report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d))) {
-        for kind in ["sojourn", "residence", "total"] {
-            for tin in d.tins.iter().map(|tin| Some(tin.name.as_str())).chain([None]) {
-                let (link, direction) = (link.name.as_str(), d.direction.as_str());
-                delays.push(Delay { link, direction, tin, kind, mean_ns: 2_000_000.0, buckets });
+        for kind in Kind::ALL {
+            for tin in d.tins.iter().map(|tin| Some(tin.name.clone())).chain([None]) {
+                let (link, direction) = (link.name.clone(), d.direction.clone());
+                delays.push(Delay { link, direction, tin, ..Delay::of(kind, buckets.to_vec()) });
             }
         }
     }
