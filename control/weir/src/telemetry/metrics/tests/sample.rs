@@ -92,6 +92,10 @@ pub fn report(links: u32, both_cake: bool) -> Report {
         idle_turns: 5,
         sleeps: 6,
         poll_gaps: PollGaps { over_50us: 7, over_1ms: 2, max_us: 2_500, total_us: 9_000 },
+        time_us: 2_000_000,
+        busy_us: 500_000,
+        packets: 1_000,
+        tsc_hz: 2_000_000_000,
         clock_backward: 0,
         clock_jumps: 0,
     };
