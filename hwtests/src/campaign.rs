@@ -18,6 +18,7 @@ use crate::report::{Better, Figure};
 use crate::rig::Rig;
 use crate::scenario::{Bar, Bound, Case, Is, Measured, Run, Samples, Scenario, Sense};
 use crate::stats::{median, spread};
+use crate::witness::Account;
 
 /// What the user asked for.
 #[derive(Clone, Debug)]
@@ -297,7 +298,7 @@ impl Runs {
             };
             first.values.iter().map(sum).collect()
         });
-        let counters = self.counters();
+        let (counters, accounts) = (self.counters(), self.accounts());
         let mut record = CaseRecord {
             name: self.case.name.into(),
             label: self.case.label.clone(),
@@ -305,6 +306,7 @@ impl Runs {
             not_available: self.not_available,
             failures: self.failures,
             medians,
+            accounts,
             counters,
             ports: self.ports.into_iter().next().unwrap_or_default(),
             ..CaseRecord::default()
@@ -316,6 +318,16 @@ impl Runs {
             }
         }
         record
+    }
+
+    fn accounts(&self) -> Vec<Account> {
+        let first = self.done.first().map_or(&[][..], |run| &run.accounts);
+        let same = |account: &Account| {
+            let all = self.done.iter().flat_map(|run| &run.accounts);
+            let same = all.filter(|found| found.of == account.of && found.by == account.by);
+            median(&same.map(|found| found.value).collect::<Vec<_>>())
+        };
+        first.iter().map(|account| Account { value: same(account), ..*account }).collect()
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

@@ -145,20 +145,32 @@ fn grid(svg: &mut String, frame: &Frame, x: &Axis, y: &Axis) {
 
 fn legend(svg: &mut String, lines: &[Line]) {
     let mut seen: Vec<&str> = Vec::new();
+    let mut y = TOP + 8.0;
     for line in lines {
         if seen.contains(&line.label.as_str()) {
             continue;
         }
-        let y = TOP + 8.0 + 15.0 * seen.len() as f64;
         seen.push(&line.label);
         let class = line.colour % COLOURS.len();
-        let _ = writeln!(
-            svg,
-            "<text class=\"f{class}\" x=\"{}\" y=\"{y}\">{}</text>",
-            RIGHT + 8.0,
-            escape(&line.label)
-        );
+        for words in wrapped(&line.label) {
+            let x = RIGHT + 8.0;
+            let _ = writeln!(svg, "<text class=\"f{class}\" x=\"{x}\" y=\"{y}\">{}</text>", escape(&words));
+            y += 13.0;
+        }
+        y += 2.0;
     }
+}
+
+/// Lines of words that fit beside the axes.
+fn wrapped(label: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in label.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= LEGEND => *line = format!("{line} {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 impl Axis {
@@ -225,9 +237,15 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(chunk).flat_map(extremes).collect()
 }
 
+/// Short enough for the margin.
 fn number(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        size if size >= 1e6 => (value / 1e6, "M"),
+        size if size >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
     let text = format!("{value:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    text.trim_end_matches('0').trim_end_matches('.').to_owned() + unit
 }
 
 const WIDTH: f64 = 620.0;
@@ -237,6 +255,8 @@ const RIGHT: f64 = 470.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 226.0;
 const TICKS: f64 = 7.0;
+/// Characters of a line of the legend.
+const LEGEND: usize = 24;
 /// More would not be seen at this width.
 const POINTS: usize = 600;
 /// On light and on dark paper (after Okabe and Ito, told apart by colour-blind readers too).
@@ -277,6 +297,13 @@ mod tests {
         assert!((axis.to - 1000.0).abs() < 1e-9 && (axis.share(axis.to) - 1.0).abs() < 1e-12);
         assert_eq!(Axis::new([].into_iter(), true, false).ticks, [0.0, 1.0]);
         assert_eq!(Axis::new([5.0].into_iter(), false, false).share(5.0), 0.0);
+    }
+
+    #[test]
+    fn words_fit_beside_and_numbers_before_the_axes() {
+        let label = "tx-usecs 1024, tx-frames 64, limit fixed";
+        assert_eq!(wrapped(label), ["tx-usecs 1024, tx-frames", "64, limit fixed"]);
+        assert_eq!([0.01, 250.0, 9_000.0, 40_000.0, 1e7].map(number), ["0.01", "250", "9000", "40k", "10M"]);
     }
 
     #[test]

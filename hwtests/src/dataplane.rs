@@ -70,7 +70,7 @@ impl Way<'_> {
         let limiter = outer.map(|rate| Limiter::new(rate, keys.catch_up)).transpose()?;
         let egress = Egress::new(qdisc, limiter, keys.overhead, SplitMix::new(SEEDS[0], SEEDS[1]))
             .recording(Recorder::new(tins(&keys.qdisc)));
-        let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&keys.qdisc), &keys.rules);
+        let classifier = Classifier::new(hasher(), Wants::of(&keys.qdisc), &keys.rules);
         let settings = Settings {
             mtu: self.mtu,
             link_down_hold: HOLD,
@@ -126,6 +126,11 @@ pub fn eal(lcores: &str) -> Result<Eal> {
         ["--no-huge", "-m", "512", "--no-shconf", "--no-pci", "--no-telemetry", "--lcores", lcores];
     let config = arguments.iter().fold(EalConfig::new(prefix()), |config, argument| config.arg(*argument));
     Eal::init(&config).context("DPDK does not start")
+}
+
+/// What flows are told apart by.
+pub(crate) const fn hasher() -> FlowHasher {
+    FlowHasher::new(SECRET)
 }
 
 /// Known, so that two runs put flows into the same queues.

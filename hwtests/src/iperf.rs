@@ -43,6 +43,17 @@ pub struct Load {
     pub congestion: &'static str,
 }
 
+/// A transfer among others between the same hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside {
+    /// TCP port of the server.
+    pub port: u16,
+    /// TCP port of the first stream at the client; the others have the ones after it.
+    pub first: u16,
+    /// Windows at both ends, bytes.
+    pub window: Option<u32>,
+}
+
 /// Rates at the receiver, in bit/s of TCP payload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
@@ -77,17 +88,18 @@ impl Transfer {
         Self::begin(from, to, &load_arguments(load), interrupt)
     }
 
-    /// As [`Transfer::start`], on a TCP port of its own, so that several run between the same hosts, and with windows of
-    /// so many bytes at both ends, if given.
+    /// As [`Transfer::start`], on ports of its own, so that several run between the same hosts, and with windows of so
+    /// many bytes at both ends, if given.
     pub fn start_beside(
         from: Host<'_>,
         to: Host<'_>,
         load: Load,
-        (port, window): (u16, Option<u32>),
+        Beside { port, first, window }: Beside,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let window = window.map_or(String::new(), |bytes| format!(" --window {bytes}"));
-        Self::begin_at(from, to, &(load_arguments(load) + &window), port, interrupt)
+        let arguments = format!("{} --cport {first}{window}", load_arguments(load));
+        Self::begin_at(from, to, &arguments, port, interrupt)
     }
 
     /// Starts a UDP flow of `bits_per_second` and datagrams of 1400 bytes, unresponsive to loss, for whole `seconds`.

@@ -1,7 +1,8 @@
 //! Rigs, traffic, scenarios, benchmarks and the demo.
 //!
 //! The pieces that the binaries share: [`process`] and [`netns`] hold what must not outlive a run, [`forwarder`]
-//! starts the program under test, [`iperf`] and [`ping`] make traffic and read it back, [`stats`] sums it up,
+//! starts the program under test, [`iperf`], [`ping`] and [`irtt`] make traffic and read it back, [`sockets`] asks the
+//! kernel of it, [`witness`] holds them against each other, [`stats`] sums it up,
 //! [`report`] and [`plot`] write it down. On them stand the scenarios of the `hwtests` binary: a [`rig`] from a file, a
 //! [`scenario`] on the [`bed`] that it makes, run in turns by [`campaign`], kept in a [`record`], read on a [`page`].
 //! [`browser`] opens the page of a running weir. [`nic`] is a card to send into; [`tap`] and [`super_packet`] hand over super-packets as the kernel makes them.
@@ -21,6 +22,7 @@ pub mod driver;
 pub mod forwarder;
 pub mod host;
 pub mod iperf;
+pub mod irtt;
 pub mod model;
 pub mod model_bed;
 pub mod netns;
@@ -37,8 +39,10 @@ pub mod report;
 pub mod rig;
 pub mod ring;
 pub mod scenario;
+pub mod sockets;
 pub mod stats;
 pub mod super_packet;
 pub mod tap;
 pub mod traffic;
 pub mod uml;
+pub mod witness;

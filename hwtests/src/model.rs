@@ -4,9 +4,10 @@
 //! host's TAP (IFF_VNET_HDR) - ring - weir's worker - the card's ring - its wire - far TAP
 //! ```
 //!
-//! One thread moves all of it in turns, so that two cores suffice: the other one is the kernel's traffic's. While the
-//! thread is away the card's wire goes on from what lies in its ring, as a real one would; weir fills it again late.
-//! So a lost CPU costs throughput at a short limit: every record holds how long and how often.
+//! One thread on a CPU of its own moves all of it in turns, so that two cores suffice: the others are the traffic's, and
+//! what the kernel does with a frame that a TAP is handed is theirs too, or a turn would last as long as the TCP of both
+//! hosts. While the thread is away the card's wire goes on from what lies in its ring, as a real one would;
+//! weir fills it again late. So a lost CPU costs throughput at a short limit: every record holds how long and how often.
 //!
 //! Without weir ("bare") the host's frames go straight to the card, which cuts super-packets itself.
 
@@ -24,10 +25,12 @@ use engine::flight::{Flight, Kind, Total};
 use engine::mailbox;
 use engine::page::{DirectionPage, Page};
 use engine::plan::{CompleteOn, GovernorPlan};
+use engine::sojourn::{self, Sojourn};
 use engine::split::offload::Offload;
 use engine::worker::Worker;
 use serde::{Deserialize, Serialize};
 use shaper::gso::Split;
+use shaper::qdisc::Params;
 use shaper::time::{Duration, Instant};
 use shaper::units::Rate;
 use signal_hook::consts::SIGUSR1;
@@ -47,6 +50,8 @@ pub struct Spec {
     pub interfaces: [String; 2],
     /// Where the record goes.
     pub record: PathBuf,
+    /// CPU of the thread.
+    pub cpu: usize,
     /// What is between them.
     pub plan: Plan,
 }
@@ -101,6 +106,8 @@ pub enum Governor {
     On,
     /// A limit in bytes that never moves.
     Fixed(u32),
+    /// Dynamic queue limits as Linux has them, in the card's driver.
+    Stock,
     /// The driver's word that it has taken a frame.
     Submit,
 }
@@ -118,6 +125,8 @@ pub struct Record {
     pub idle_share: f64,
     /// From weir's hand to the last bit on the wire, µs: half, 99 % of the frames.
     pub residence_us: [f64; 2],
+    /// Bytes on the wire, and frames.
+    pub wire: [u64; 2],
     /// Share of the time that the thread was away, the times, and the longest, µs.
     pub away: (f64, u64, f64),
     /// Bytes on the wire of each flow, by source port, in tenths of a second.
@@ -130,14 +139,31 @@ pub struct Record {
     pub in_flight: [u64; 3],
     /// Frames from the kernel, super-packets among them, their bytes.
     pub host: (u64, u64, u64),
+    /// What weir says of itself.
+    pub own: Own,
     /// Pieces that weir made.
     pub pieces: u64,
     /// Packets that weir lost or dropped.
     pub dropped: u64,
     /// Packets that waited at the end.
     pub waiting: u64,
-    /// Frames that the far end or the host did not take.
+    /// Frames that the rig lost: that the far end, the host or the card's receiving side did not take.
     pub undelivered: u64,
+}
+
+/// What weir says of itself; nothing without weir.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Own {
+    /// From arrival to the transmit ring, µs: half, 99 % of the packets.
+    pub sojourn_us: [f64; 2],
+    /// From there to the completion as weir saw it.
+    pub residence_us: [f64; 2],
+    /// Bytes that the transmit queue took, without preamble, FCS and gap, and frames as they are on the wire.
+    pub sent: [u64; 2],
+    /// Windows by which the governor judged the limit, and those by which it did not: a late poll, or a probe.
+    pub windows: [u64; 2],
+    /// Polls that it took for late.
+    pub late_polls: u64,
 }
 
 /// Builds it, says `ready`, writes the record when it is whole, and runs until SIGINT or SIGTERM.
@@ -148,7 +174,7 @@ pub fn run(spec: &Spec, interrupt: &Interrupt) -> Result<()> {
     let mark = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, Arc::clone(&mark)).context("cannot handle SIGUSR1")?;
     let _runtime = dataplane::runtime_folder();
-    let eal = dataplane::eal("0")?;
+    let eal = dataplane::eal(&format!("0@{}", spec.cpu))?;
     let mut rig = Rig::build(&eal, &spec.interfaces, &spec.plan)?;
     println!("ready");
     let ended = rig.turn_until(interrupt, &mark);
@@ -203,7 +229,11 @@ impl Rig {
         let inlet = Ring::create(eal, "host-in", RING)?;
         let outlet = Ring::create(eal, "host-out", RING)?;
         let far = Far::Tap(far_tap.into_file());
-        let (card, mut after) = Card::behind_ring(eal, "card", spec.card(), far)?;
+        let (mut card, mut after) = Card::behind_ring(eal, "card", spec.card(), far)?;
+        let governor = spec.weir.as_ref().map(|weir| weir.governor);
+        if matches!(governor, Some(Governor::Stock)) {
+            card = card.with_stock_limit();
+        }
         let config = PortConfig { tx_desc: spec.ring as u16, ..PortConfig::default() };
         let (rx, tx) = start(&mut after, &config, &pool)?;
         let mut ports = vec![after];
@@ -249,6 +279,9 @@ impl Rig {
             self.host.step()?;
             self.between.turn(self.now)?;
             self.card.step(self.now)?;
+            if let Some(limit) = self.card.stock_limit() {
+                self.between.bound(limit);
+            }
             if self.now >= sample {
                 sample = self.now + SAMPLE;
                 let at = self.now.since(self.from).as_nanos() as f64 * 1e-9;
@@ -262,7 +295,8 @@ impl Rig {
         self.card.measure(self.now);
         self.gaps.clear();
         self.samples.clear();
-        self.between.exchange(&mut Total::default());
+        self.between.exchange(&mut Histograms::default());
+        self.before = Record { undelivered: self.undelivered(), host: self.taken(), ..Record::default() };
         self.between.count(&mut self.before);
         (self.from, self.from_unix, self.is_measuring) = (self.now, unix_seconds(), true);
     }
@@ -276,6 +310,7 @@ impl Rig {
             from: self.from_unix,
             seconds: span * 1e-9,
             wire_share: truth.share(self.now, self.card.rate()),
+            wire: [truth.bytes(), truth.frames()],
             idle_share: truth.idle_outside(self.gaps.spans()).as_nanos() as f64 / span,
             residence_us: [50.0, 99.0].map(|percent| micros(truth.residence(percent))),
             away: (
@@ -285,22 +320,34 @@ impl Rig {
             ),
             flows: self.card.flows().slices().clone(),
             samples: std::mem::take(&mut self.samples),
-            undelivered: self.card.arrivals().undelivered() + self.host.counts().refused,
+            undelivered: self.undelivered(),
+            host: self.taken(),
             ..Record::default()
         };
-        let counts = self.host.counts();
-        record.host = (counts.frames, counts.supers, counts.super_bytes);
-        let mut flight = Total::default();
-        self.between.exchange(&mut flight);
+        let mut seen = Histograms::default();
+        self.between.exchange(&mut seen);
         let of = |kind| {
-            let quantiles = flight.of(kind);
+            let quantiles = seen.flight.of(kind);
             [quantiles.p50, quantiles.p99, quantiles.max]
         };
         (record.limit, record.in_flight) = (of(Kind::Limit), of(Kind::InFlight));
         self.between.count(&mut record);
-        record.pieces -= self.before.pieces;
-        record.dropped -= self.before.dropped;
+        record.less(&self.before);
+        let [half, most, _] = of(Kind::Residence);
+        record.own.residence_us = [half, most].map(|nanos| nanos as f64 / 1e3);
+        let sojourn = seen.sojourn.of_all();
+        record.own.sojourn_us = [sojourn.p50, sojourn.p99].map(micros);
         (self.is_measuring, self.record) = (false, Some(record));
+    }
+
+    fn undelivered(&self) -> u64 {
+        let arrivals = self.card.arrivals();
+        arrivals.undelivered() + arrivals.missed() + self.host.counts().refused
+    }
+
+    fn taken(&self) -> (u64, u64, u64) {
+        let counts = self.host.counts();
+        (counts.frames, counts.supers, counts.super_bytes)
     }
 
     fn close(self, eal: &Eal) -> Result<()> {
@@ -334,6 +381,15 @@ impl Between {
         Ok(())
     }
 
+    /// No more than `limit` bytes in the card from now on.
+    fn bound(&mut self, limit: u32) {
+        let Self::Weir(worker) = self else { return };
+        let plan = GovernorPlan { limit_min: limit, limit_max: limit, ..GovernorPlan::default() };
+        if let Some(up) = worker.directions_mut().first_mut() {
+            up.set_governor(plan);
+        }
+    }
+
     fn limit(&self) -> u32 {
         let Self::Weir(worker) = self else { return 0 };
         let mut page = DirectionPage::default();
@@ -341,13 +397,16 @@ impl Between {
         page.gate.filter(|gate| gate.binds).map_or(0, |gate| gate.limit)
     }
 
-    /// Adds what was in flight since the last time to `total`.
-    fn exchange(&mut self, total: &mut Total) {
+    /// Adds what waited and what was in flight since the last time to `seen`.
+    fn exchange(&mut self, seen: &mut Histograms) {
         let Self::Weir(worker) = self else { return };
-        let mut page = Page::new(worker.directions().len());
-        page.flight = vec![Flight::new(); worker.directions().len()];
+        let directions = worker.directions().len();
+        let mut page = Page::new(directions);
+        page.flight = vec![Flight::new(); directions];
+        page.sojourn = vec![Sojourn::new(&most_tins()); directions];
         worker.exchange_histograms(&mut page);
-        total.add(&page.flight[0]);
+        seen.flight.add(&page.flight[0]);
+        seen.sojourn.add(&page.sojourn[0]);
     }
 
     fn count(&self, record: &mut Record) {
@@ -358,7 +417,39 @@ impl Between {
         record.pieces = up.counters.supers.pieces.iter().sum();
         record.dropped = up.counters.losses.total().packets;
         record.waiting = up.waiting.packets;
+        record.own.sent = [up.counters.sent.bytes, up.counters.sent.packets];
+        let governor = up.gate.map(|gate| gate.governor).unwrap_or_default();
+        record.own.windows = [governor.judged, governor.unjudged];
+        record.own.late_polls = governor.late_polls;
     }
+}
+
+/// What weir recorded.
+#[derive(Debug, Default)]
+struct Histograms {
+    flight: Total,
+    sojourn: sojourn::Total,
+}
+
+impl Record {
+    /// Leaves of the counters what they counted since `before`.
+    fn less(&mut self, before: &Self) {
+        let (frames, supers, bytes) = before.host;
+        self.host = (self.host.0 - frames, self.host.1 - supers, self.host.2 - bytes);
+        self.undelivered -= before.undelivered;
+        self.pieces -= before.pieces;
+        self.dropped -= before.dropped;
+        for at in 0..2 {
+            self.own.sent[at] -= before.own.sent[at];
+            self.own.windows[at] -= before.own.windows[at];
+        }
+        self.own.late_polls -= before.own.late_polls;
+    }
+}
+
+/// Room for every discipline's histograms.
+fn most_tins() -> Params {
+    Params::Cake(Default::default())
 }
 
 impl Plan {
@@ -389,6 +480,8 @@ fn worker(eal: &Eal, spec: &Plan, weir: &Weir, queues: [(RxQueue, TxQueue); 2]) 
     let governor = match weir.governor {
         Governor::Off => None,
         Governor::On => Some(on),
+        // The card's driver moves it.
+        Governor::Stock => Some(GovernorPlan { limit_min: 0, limit_max: 0, ..on }),
         Governor::Fixed(limit) => Some(GovernorPlan { limit_min: limit, limit_max: limit, ..on }),
         Governor::Submit => Some(GovernorPlan { complete_on: CompleteOn::Submit, ..on }),
     };

@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use crate::chart::{self, Frame, Line, distribution};
 use crate::plot::significant;
 use crate::record::{CaseRecord, Experiment, Record, Verdict};
-use crate::scenario::{Plot, Sense};
+use crate::scenario::{Is, Plot, Sense};
+use crate::witness::{AGREED, Quantity};
 
 /// Writes `result.json`, `report.html`, `report.md` and the plots into `folder`; the page's path.
 ///
@@ -138,12 +139,17 @@ fn rows(experiment: &Experiment) -> Vec<(String, Vec<String>)> {
             names.push((&median.name, median.unit));
         }
     }
-    let row = |(name, unit): (&str, &str)| {
-        let cells = experiment.cases.iter().map(|case| cell(case, name, experiment.repeats)).collect();
+    let row = |(at, (name, unit)): (usize, (&str, &str))| {
+        let one = |case: &CaseRecord| match case.not_available {
+            // Said once is enough.
+            Some(_) if at > 0 => "–".into(),
+            _ => cell(case, name, experiment.repeats),
+        };
+        let cells = experiment.cases.iter().map(one).collect();
         let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
         (format!("{}{unit}", name.replace('_', " ")), cells)
     };
-    names.into_iter().map(row).collect()
+    names.into_iter().enumerate().map(row).collect()
 }
 
 fn cell(case: &CaseRecord, name: &str, repeats: u32) -> String {
@@ -152,11 +158,83 @@ fn cell(case: &CaseRecord, name: &str, repeats: u32) -> String {
     }
     match case.medians.iter().find(|median| median.name == name) {
         Some(median) if repeats > 1 => {
-            format!("{} ± {}", figure(median.value), figure(median.spread / 2.0))
+            format!("{} ± {}", figure(median.value), significant(median.spread / 2.0))
         }
         Some(median) => figure(median.value),
         None if case.medians.is_empty() && !case.failures.is_empty() => "failed".into(),
         None => "–".into(),
+    }
+}
+
+/// What witnesses of one quantity say in each case, and how far they are apart.
+struct Hearing {
+    quantity: &'static Quantity,
+    /// Witness, and a cell for each case.
+    rows: Vec<(&'static str, Vec<String>)>,
+    apart: Vec<Apart>,
+}
+
+/// How far witnesses are apart in one case.
+#[derive(Clone, Copy)]
+struct Apart(Option<f64>);
+
+impl Apart {
+    fn is_disagreement(self) -> bool {
+        self.0.is_some_and(|share| share > AGREED)
+    }
+
+    /// Empty where nobody or one alone was heard.
+    fn words(self, heard: usize) -> String {
+        match self.0 {
+            Some(share) if self.is_disagreement() => format!("≠ {:.0} %", share * 100.0),
+            Some(share) => format!("{:.1} %", share * 100.0),
+            None if heard > 1 => "agree".into(),
+            None => "–".into(),
+        }
+    }
+}
+
+/// Every quantity that more than one witness saw.
+fn hearings(experiment: &Experiment) -> Vec<Hearing> {
+    let mut found: Vec<(&'static Quantity, Vec<&'static str>)> = Vec::new();
+    for account in experiment.cases.iter().flat_map(|case| &case.accounts) {
+        match found.iter_mut().find(|(quantity, _)| *quantity == account.of) {
+            Some((_, witnesses)) if witnesses.contains(&account.by) => {}
+            Some((_, witnesses)) => witnesses.push(account.by),
+            None => found.push((account.of, vec![account.by])),
+        }
+    }
+    let hearing = |(quantity, witnesses): (&'static Quantity, Vec<&'static str>)| {
+        let value = |case: &CaseRecord, by: &str| {
+            let same = case.accounts.iter().find(|account| account.of == quantity && account.by == by);
+            same.map(|account| account.value).filter(|value| value.is_finite())
+        };
+        let cells = |by: &'static str| {
+            let cells = experiment.cases.iter().map(|case| value(case, by).map_or("–".into(), figure));
+            (by, cells.collect())
+        };
+        let apart = |case: &CaseRecord| {
+            let values: Vec<_> = witnesses.iter().filter_map(|by| value(case, by)).collect();
+            Apart(quantity.apart(&values))
+        };
+        let apart = experiment.cases.iter().map(apart).collect();
+        Hearing { quantity, rows: witnesses.iter().copied().map(cells).collect(), apart }
+    };
+    found.into_iter().map(hearing).collect()
+}
+
+impl Hearing {
+    /// The last row: a word for each case.
+    fn verdicts(&self) -> Vec<String> {
+        let heard = |at: usize| self.rows.iter().filter(|(_, cells)| cells[at] != "–").count();
+        self.apart.iter().enumerate().map(|(at, apart)| apart.words(heard(at))).collect()
+    }
+
+    fn title(&self) -> String {
+        match self.quantity.unit {
+            "" => self.quantity.name.into(),
+            unit => format!("{}, {unit}", self.quantity.name),
+        }
     }
 }
 
@@ -185,6 +263,21 @@ fn measured(verdict: &Verdict) -> String {
         verdict.unit,
         number(verdict.bound)
     )
+}
+
+/// How many bars of each kind hold, in one line.
+fn sum(record: &Record) -> String {
+    let verdicts = || record.experiments.iter().flat_map(|experiment| &experiment.verdicts);
+    let kind = |is, words: &str| {
+        let of = || verdicts().filter(|verdict| verdict.is == is);
+        let met = of().filter(|verdict| verdict.met == Some(true)).count();
+        (of().count() > 0).then(|| format!("{met} of {} {words}", of().count()))
+    };
+    let kinds = [(Is::Fault, "faults shown"), (Is::Cure, "cures hold"), (Is::Promise, "promises kept")];
+    let known: Vec<_> = kinds.into_iter().filter_map(|(is, words)| kind(is, words)).collect();
+    let open = verdicts().filter(|verdict| verdict.met.is_none()).count();
+    let open = (open > 0).then(|| format!("{open} not measured"));
+    known.into_iter().chain(open).collect::<Vec<_>>().join(", ")
 }
 
 /// What is said of the machine, in one line.
@@ -220,7 +313,8 @@ mod tests {
     use crate::record::{Environment, Median};
     use crate::report::{Better, Report};
     use crate::rig::Rig;
-    use crate::scenario::{Curve, Is, Samples};
+    use crate::scenario::{Curve, Samples};
+    use crate::witness::RATE;
     use std::collections::BTreeMap;
 
     static TIME: Plot = Plot { name: "ping", title: "Ping", x: "s", y: "ms", log: true, by_case: false };
@@ -241,6 +335,7 @@ mod tests {
             curves: vec![Curve { plot: &TIME, label: "be".into(), points: vec![(0.0, 1.0), (1.0, value)] }],
             samples: vec![Samples { plot: &SHARE, label: "be".into(), values: vec![value, 1.0] }],
             commands: vec!["ping PEER".into()],
+            accounts: vec![RATE.by("iperf3", 100.0), RATE.by("weir", 100.0 - value / 10.0)],
             ..CaseRecord::default()
         };
         let far = CaseRecord {
@@ -248,7 +343,7 @@ mod tests {
             not_available: Some("apt-get install far".into()),
             ..case("far", 0.0)
         };
-        let far = CaseRecord { medians: vec![], curves: vec![], samples: vec![], ..far };
+        let far = CaseRecord { medians: vec![], accounts: vec![], curves: vec![], samples: vec![], ..far };
         let verdict = Verdict {
             says: "<it> waits".into(),
             is: Is::Fault,
@@ -281,9 +376,15 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_by_itself() {
         let page = html::page(&record());
-        for expected in
-            ["shown", "&lt;it&gt; waits", "99 ± 0.25", "apt-get install far", "a &lt;ring&gt;", "ping PEER"]
-        {
+        for expected in [
+            "shown",
+            "1 of 1 faults shown",
+            "&lt;it&gt; waits",
+            "99 ± 0.25",
+            "apt-get install far",
+            "a &lt;ring&gt;",
+            "ping PEER",
+        ] {
             assert!(page.contains(expected), "{expected} is missing");
         }
         let verdict = page.find("&lt;it&gt; waits").unwrap();
@@ -294,6 +395,18 @@ mod tests {
         assert!(page.contains("prefers-color-scheme:dark"));
         assert_eq!(page.matches("<svg").count(), 2);
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    }
+
+    #[test]
+    fn witnesses_that_disagree_are_shown() {
+        let record = record();
+        let hearings = hearings(&record.experiments[0]);
+        assert_eq!(hearings.len(), 1);
+        assert_eq!(hearings[0].rows[1].1, ["90.1", "99.8", "–"]);
+        assert_eq!(hearings[0].verdicts(), ["≠ 10 %", "agree", "–"]);
+        for page in [html::page(&record), markdown::page(&record)] {
+            assert!(page.contains("where they disagree") && page.contains("≠ 10 %"), "{page}");
+        }
     }
 
     #[test]

@@ -55,9 +55,24 @@ impl Pinger {
     /// Pings `address` from inside `netns` with the DS field `tos`, which Linux also gives its answers; one request
     /// every `interval` (2 ms or more; root may).
     pub fn start(netns: &Netns, address: &str, tos: u8, interval: Duration) -> Result<Self> {
+        Self::start_known(netns, address, tos, interval, &[])
+    }
+
+    /// The same, told apart by `identifier`, so that its flow is known beforehand.
+    pub fn start_as(
+        netns: &Netns,
+        address: &str,
+        tos: u8,
+        interval: Duration,
+        identifier: u16,
+    ) -> Result<Self> {
+        Self::start_known(netns, address, tos, interval, &["-e", &identifier.to_string()])
+    }
+
+    fn start_known(netns: &Netns, address: &str, tos: u8, interval: Duration, more: &[&str]) -> Result<Self> {
         let mut ping = netns.command("ping");
         let interval = format!("{:.3}", interval.as_secs_f64());
-        ping.args(["-D", "-n", "-Q", &tos.to_string(), "-i", &interval, address]);
+        ping.args(["-D", "-n", "-Q", &tos.to_string(), "-i", &interval]).args(more).arg(address);
         Ok(Self { process: Process::spawn("ping", &mut ping, None)?, samples: Vec::new() })
     }
 

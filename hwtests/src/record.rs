@@ -13,6 +13,7 @@ use crate::process::run;
 use crate::report::{Better, Report};
 use crate::rig::Rig;
 use crate::scenario::{Curve, Is, Samples, Sense};
+use crate::witness::Account;
 
 /// `result.json`: the figures under the names of every other report of the project, and more beside them.
 #[derive(Debug, Serialize)]
@@ -79,6 +80,8 @@ pub struct CaseRecord {
     pub failures: Vec<String>,
     /// Medians over the repeats.
     pub medians: Vec<Median>,
+    /// Medians of what the witnesses say.
+    pub accounts: Vec<Account>,
     /// What was run.
     pub commands: Vec<String>,
     /// What a reader must know.
@@ -234,8 +237,13 @@ impl Environment {
             memory_mib: memory.unwrap_or(0) >> 10,
             load_before: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
             virtual_machine: read("/proc/cpuinfo").contains("hypervisor"),
-            tools: [version("iperf3", &["--version"]), version("ping", &["-V"]), version("ip", &["-V"])]
-                .into(),
+            tools: [
+                version("iperf3", &["--version"]),
+                version("ping", &["-V"]),
+                version("ip", &["-V"]),
+                version("irtt", &["version"]),
+            ]
+            .into(),
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::record::PortRecord;
 use crate::report::Better;
 use crate::rig::{Kind, Rig, has_program};
 use crate::stats::{jain, median, quantile};
+use crate::witness::Account;
 
 /// One experiment.
 pub struct Scenario {
@@ -122,6 +123,8 @@ pub struct Measured {
     pub curves: Vec<Curve>,
     /// Many of a kind, for their distribution.
     pub samples: Vec<Samples>,
+    /// What witnesses say that do not know of each other.
+    pub accounts: Vec<Account>,
     /// What was run, as one would type it.
     pub commands: Vec<String>,
     /// What a reader must know.

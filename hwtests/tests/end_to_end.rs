@@ -123,6 +123,13 @@ fn a_lost_link_holds_packets_back_and_comes_back() {
         let _ = run(a.command("ping").args(["-c", "3", "-i", "0.1", "-W", "1", "192.0.2.2"]));
         weir.until("traffic resumes", |show| show["links"][0]["directions"][0]["sent"]["packets"] != sent);
     }
+    let events: Value =
+        serde_json::from_str(&weir.tell(&["history", "--json", &weir.name]).unwrap()).unwrap();
+    for state in ["is down", "is up"] {
+        let is_told =
+            |event: &&Value| event["kind"] == "link" && event["text"].as_str().unwrap().contains(state);
+        assert!(events.as_array().unwrap().iter().filter(is_told).count() >= 3, "{state}: {events:#}");
+    }
     let show = weir.show();
     assert_conserved(&show);
     let up = &show["links"][0]["directions"][0];

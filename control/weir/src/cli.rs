@@ -119,7 +119,7 @@ pub enum Command {
     History {
         /// Name of the instance. May be left out while only one runs.
         name: Option<String>,
-        /// Print it as JSON.
+        /// Print all that has happened as JSON: links, ports and workers too.
         #[arg(long)]
         json: bool,
     },

@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The last [`KEPT`] events, oldest first.
+/// The last [`KEPT`] changes and refusals, and as many of the rest, which a noisy machine may have many of;
+/// oldest first.
 #[derive(Debug, Default)]
 pub struct Events {
     kept: Arc<VecDeque<Event>>,
@@ -17,7 +18,7 @@ pub struct Events {
 /// Something that has happened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
-    /// Its number, from 1; none is left out.
+    /// Its number, from 1, rising.
     pub id: u64,
     /// When, UTC.
     pub at: String,
@@ -76,11 +77,19 @@ impl Events {
         self.last += 1;
         // Copied only if somebody still reads the last ones.
         let kept = Arc::make_mut(&mut self.kept);
-        if kept.len() == KEPT {
-            kept.pop_front();
+        let mut alike = (0..kept.len()).filter(|at| kept[*at].kind.is_asked_for() == kind.is_asked_for());
+        let oldest = alike.next();
+        if let Some(oldest) = oldest.filter(|_| alike.count() + 1 == KEPT) {
+            kept.remove(oldest);
         }
         let (by, text) = (clipped(by), clipped(text));
         kept.push_back(Event { id: self.last, at: utc(now() as u64), kind, generation, by, text, changes });
+    }
+}
+
+impl Kind {
+    fn is_asked_for(self) -> bool {
+        matches!(self, Self::Change | Self::Refused)
     }
 }
 
@@ -126,7 +135,7 @@ fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
 }
 
-/// Events kept: memory stays flat however often a program changes a rate.
+/// Events kept of either sort: memory stays flat however often a program changes a rate.
 const KEPT: usize = 256;
 
 /// Characters kept of a text that others may have made long.
@@ -150,13 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_kept_with_their_numbers() {
+    fn the_last_ones_are_kept_and_news_do_not_drive_out_changes() {
         let mut events = Events::default();
         events.note(Kind::Start, 0, "start");
         let first = events.kept();
-        (1..1_000).for_each(|generation| events.changed(generation, "root", Vec::new()));
+        (1..=1_000).for_each(|generation| events.changed(generation, "root", Vec::new()));
+        (0..1_000).for_each(|_| events.note(Kind::Worker, 1_000, "late"));
         let kept = events.kept();
-        assert_eq!((kept.len(), kept[0].id, kept[KEPT - 1].id), (KEPT, 1_001 - KEPT as u64, 1_000));
+        let ids: Vec<_> = kept.iter().map(|event| event.id).collect();
+        let last = |end: u64| end + 1 - KEPT as u64..=end;
+        assert_eq!(ids, last(1_001).chain(last(2_001)).collect::<Vec<_>>());
         assert_eq!((first.len(), first[0].kind), (1, Kind::Start), "who reads is not disturbed");
     }
 

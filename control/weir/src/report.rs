@@ -207,7 +207,7 @@ pub struct WorkerReport {
     /// Microseconds since its first turn.
     #[serde(default)]
     pub time_us: u64,
-    /// Microseconds of them in turns that moved packets; one that was interrupted counts whole.
+    /// Microseconds of them in turns that moved packets, of each at most the 50 that are no gap yet.
     #[serde(default)]
     pub busy_us: u64,
     /// Packets that it received.

@@ -56,6 +56,8 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
         links_up: Vec::new(),
         is_late: false,
     };
+    let version = env!("CARGO_PKG_VERSION");
+    control.live.note(Kind::Start, &format!("weir {version} with {}", Eal::version()));
     control.warn();
     if verbose {
         for port in control.running.line.links().iter().flat_map(|link| [&link.a, &link.b]) {

@@ -14,6 +14,7 @@ use crate::flight::Flight;
 use crate::frame;
 use crate::gate::Gate;
 use crate::page::DirectionPage;
+use crate::plan::GovernorPlan;
 use crate::receiver::{Receiver, Setup};
 use crate::sender::{LateCut, Sender};
 use crate::split::offload::Offload;
@@ -184,13 +185,20 @@ impl Direction {
         self.split = split;
     }
 
+    /// Other bounds of what may lie in the transmit ring from now on, where something keeps it short.
+    pub fn set_governor(&mut self, plan: GovernorPlan) {
+        if let Some(gate) = self.sender.gate_mut() {
+            gate.set_plan(plan);
+        }
+    }
+
     /// Begins with a change at a burst boundary: settings at once; packets that have another place now, or
     /// none any more, in [`Direction::go_on_changing`].
     pub fn begin(&mut self, now: Instant, change: &mut DirectionChange) {
         self.receiver.begin(change);
         self.egress.begin(now, change);
-        if let (Some(gate), Some(governor)) = (self.sender.gate_mut(), change.governor) {
-            gate.set_plan(governor);
+        if let Some(governor) = change.governor {
+            self.set_governor(governor);
         }
         (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
     }

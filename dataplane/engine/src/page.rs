@@ -48,8 +48,7 @@ pub struct Turns {
     pub sleeps: u64,
     /// Time since the first turn.
     pub time: Duration,
-    /// Time in turns that moved packets. One in which the thread was descheduled counts whole: see
-    /// [`crate::gaps`].
+    /// Time in turns that moved packets, of each at most the 50 us that are no gap yet: see [`crate::gaps`].
     pub busy: Duration,
 }
 

@@ -7,7 +7,7 @@ use crate::change::Change;
 use crate::clock::Clock;
 use crate::counters::Loss;
 use crate::direction::Direction;
-use crate::gaps::GapWatch;
+use crate::gaps::{GapWatch, NOTICED};
 use crate::mailbox::{Command, Mailbox};
 use crate::page::{Page, Turns};
 use shaper::time::{Duration, Instant};
@@ -96,7 +96,7 @@ impl Worker {
             let took = now.since(self.now);
             self.turns.time += took;
             if self.moved {
-                self.turns.busy += took;
+                self.turns.busy += took.min(NOTICED);
             }
         }
         self.now = now;
@@ -137,6 +137,11 @@ impl Worker {
     /// The directions.
     pub fn directions(&self) -> &[Direction] {
         &self.directions
+    }
+
+    /// The directions, for an owner that turns the worker itself.
+    pub fn directions_mut(&mut self) -> &mut [Direction] {
+        &mut self.directions
     }
 
     /// Writes all statistics into a page. Directions the page has no room for are left out.

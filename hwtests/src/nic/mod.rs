@@ -47,6 +47,8 @@ use frame::Segmenter;
 use guest::Guest;
 use shaper::time::Instant;
 use shaper::units::Rate;
+use sim::net::rig::Limit;
+use sim::net::rig::limiter::Limiter;
 use sim::nic::{Config, Nic};
 use source::{Doorway, Source};
 pub use truth::{Span, Truth};
@@ -68,6 +70,7 @@ pub struct Card {
     arrivals: Arrivals,
     truth: Truth,
     flows: Flows,
+    stock: Option<Limiter>,
 }
 
 impl Card {
@@ -116,7 +119,20 @@ impl Card {
             arrivals,
             truth: Truth::new(Instant::ZERO),
             flows: Flows::default(),
+            stock: None,
         }
+    }
+
+    /// The same card with a driver that accounts for its bytes as Linux's do: [`Card::stock_limit`].
+    #[must_use]
+    pub fn with_stock_limit(self) -> Self {
+        let stock = Limiter::new(Limit::Stock(0), self.nic.config().ring);
+        Self { stock: Some(stock), ..self }
+    }
+
+    /// What stock dynamic queue limits allow in this card now, bytes on the wire; their owner has to obey them.
+    pub fn stock_limit(&self) -> Option<u32> {
+        self.stock.as_ref()?.limit()
     }
 
     /// Closes the vhost port, if there is one. Ports of rings are their makers' to close.
@@ -140,8 +156,10 @@ impl Card {
     /// # Errors
     /// What the far end cannot do.
     pub fn step(&mut self, now: Instant) -> Result<usize> {
+        // What was sent before a completion was seen counts as sent before it.
+        let early = if self.stock.is_some() { self.take(now)? } else { 0 };
         self.reap(now)?;
-        let taken = self.take(now)?;
+        let taken = early + self.take(now)?;
         self.inside.store((self.held.len() + self.source.at_door()) as u32, Ordering::Relaxed);
         Ok(taken + self.arrivals.bring(now, &mut self.far)?)
     }
@@ -223,6 +241,9 @@ impl Card {
             }
             self.left += usize::from(ends);
         }
+        if let Some(stock) = self.stock.as_mut().filter(|_| reaped.bytes > 0) {
+            stock.completed(now, reaped);
+        }
         self.source.complete(reaped.frames);
         self.held.drain(..reaped.frames as usize);
         self.left -= reaped.frames as usize;
@@ -246,6 +267,9 @@ impl Card {
                 break;
             }
             self.bytes += u64::from(shape.frame.bytes);
+            if let Some(stock) = &mut self.stock {
+                stock.queued(now, shape.frame.bytes);
+            }
             self.held.extend(self.source.take());
         }
         Ok(self.held.len() - before)

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{charts, machine, measured, remarks, rows};
+use super::{charts, hearings, machine, measured, remarks, rows, sum};
 use crate::chart::{self, escape};
 use crate::record::{Experiment, Record, Verdict};
+use crate::witness::Quantity;
 
 /// The whole page.
 pub(super) fn page(record: &Record) -> String {
@@ -17,6 +18,7 @@ pub(super) fn page(record: &Record) -> String {
         STYLE,
         escape(&machine(record))
     );
+    let _ = writeln!(page, "<p class=\"sum\">{}</p>", escape(&sum(record)));
     for experiment in &record.experiments {
         let _ = writeln!(page, "<h2>{} on {}</h2>", experiment.scenario, escape(&experiment.rig.name));
         verdicts(&mut page, experiment);
@@ -39,7 +41,7 @@ fn verdicts(page: &mut String, experiment: &Experiment) {
     for verdict in &experiment.verdicts {
         let _ = writeln!(
             page,
-            "<li class=\"{}\"><b>{}</b> {} <small>{}</small></li>",
+            "<li class=\"{}\"><b>{}</b><span>{} <small>{}</small></span></li>",
             class(verdict),
             verdict.word(),
             escape(&verdict.says),
@@ -80,7 +82,9 @@ fn details(page: &mut String, experiment: &Experiment) {
         let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
         let _ = writeln!(page, "<tr><th>{}</th>{cells}</tr>", escape(&name));
     }
-    page.push_str("</table></div>\n<div class=\"charts\">\n");
+    page.push_str("</table></div>\n");
+    witnesses(page, experiment);
+    page.push_str("<div class=\"charts\">\n");
     for chart in charts(experiment) {
         page.push_str(&chart::svg(&chart.frame, &chart.lines));
     }
@@ -103,6 +107,34 @@ fn details(page: &mut String, experiment: &Experiment) {
     let _ = writeln!(page, "<h3>Rig</h3>\n<pre>{}</pre>\n</details>", escape(&rig));
 }
 
+fn witnesses(page: &mut String, experiment: &Experiment) {
+    let hearings = hearings(experiment);
+    if hearings.is_empty() {
+        return;
+    }
+    page.push_str("<h3>Witnesses, and where they disagree</h3>\n<div class=\"wide\"><table>\n");
+    let labels: String =
+        experiment.cases.iter().map(|case| format!("<th>{}</th>", escape(&case.label))).collect();
+    for hearing in &hearings {
+        let _ = writeln!(page, "<tr class=\"head\"><th>{}</th>{labels}</tr>", escape(&hearing.title()));
+        for (by, cells) in &hearing.rows {
+            let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+            let _ = writeln!(page, "<tr><th>{}</th>{cells}</tr>", escape(by));
+        }
+        let words = hearing.verdicts().into_iter().zip(&hearing.apart);
+        let cells = words.map(|(word, apart)| {
+            format!("<td{}>{word}</td>", if apart.is_disagreement() { " class=\"bad\"" } else { "" })
+        });
+        let _ = writeln!(page, "<tr class=\"apart\"><th>apart</th>{}</tr>", cells.collect::<String>());
+    }
+    page.push_str("</table></div>\n<ul>\n");
+    for hearing in hearings {
+        let Quantity { name, differ, .. } = hearing.quantity;
+        let _ = writeln!(page, "<li>{}: {}.</li>", escape(name), escape(differ));
+    }
+    page.push_str("</ul>\n");
+}
+
 fn repeat(page: &mut String, record: &Record) {
     let tools: Vec<_> =
         record.environment.tools.iter().map(|(name, version)| format!("{name}: {version}")).collect();
@@ -117,12 +149,12 @@ fn repeat(page: &mut String, record: &Record) {
 
 const STYLE: &str = "\
 body{font:15px/1.5 sans-serif;color:var(--ink);background:var(--paper);max-width:1280px;margin:2em auto;padding:0 1em}\
-h1{margin-bottom:0}.where,small{color:var(--grey)}.verdicts{list-style:none;padding:0}\
-.verdicts li{padding:.3em .6em;margin:.2em 0;border-left:5px solid var(--grey)}\
-.verdicts b{display:inline-block;min-width:6.5em}\
+h1{margin-bottom:0}.where,small{color:var(--grey)}.sum{font-weight:bold}.verdicts{list-style:none;padding:0}\
+.verdicts li{display:grid;grid-template-columns:6.5em 1fr;padding:.3em .6em;margin:.2em 0;border-left:5px solid var(--grey)}\
 .good{border-color:var(--good)!important}.good b{color:var(--good)}.bad{border-color:var(--bad)!important}\
 .bad,.bad b{color:var(--bad)}li.bad{color:inherit}\
 .wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.25em .7em;border-bottom:1px solid var(--line)}\
-td{text-align:right;font-variant-numeric:tabular-nums}th{text-align:left}\
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(420px,1fr));gap:1em;margin:1em 0}\
+td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}th{text-align:left}\
+tr>th:first-child{position:sticky;left:0;background:var(--paper)}.head th{padding-top:1em}.head th:not(:first-child){text-align:right}\
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%),1fr));gap:1em;margin:1em 0}\
 pre{overflow-x:auto;border:1px solid var(--line);padding:.6em}";

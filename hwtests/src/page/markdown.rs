@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{charts, machine, measured, remarks, rows};
+use super::{charts, hearings, machine, measured, remarks, rows, sum};
 use crate::record::{Experiment, Record};
 
 /// The whole report.
@@ -22,7 +22,7 @@ pub(super) fn page(record: &Record) -> String {
 
 /// Machine, verdicts and tables.
 pub(super) fn summary(record: &Record) -> String {
-    let mut text = machine(record) + "\n";
+    let mut text = format!("{}\n\n{}\n", machine(record), sum(record));
     for experiment in &record.experiments {
         let _ = writeln!(text, "\n## {} on {}\n", experiment.scenario, experiment.rig.name);
         for missing in &experiment.missing {
@@ -67,6 +67,7 @@ fn details(page: &mut String, experiment: &Experiment) {
     for blind in &experiment.rig.cannot_show {
         let _ = writeln!(page, "* {blind}");
     }
+    witnesses(page, experiment);
     page.push('\n');
     for chart in charts(experiment) {
         let _ = writeln!(page, "![{}]({})", chart.frame.title, chart.file);
@@ -79,5 +80,23 @@ fn details(page: &mut String, experiment: &Experiment) {
         if !case.commands.is_empty() {
             let _ = writeln!(page, "\n    {}", case.commands.join("\n    "));
         }
+    }
+}
+
+fn witnesses(page: &mut String, experiment: &Experiment) {
+    let hearings = hearings(experiment);
+    if hearings.is_empty() {
+        return;
+    }
+    page.push_str("\nWitnesses, and where they disagree:\n");
+    let labels: Vec<_> = experiment.cases.iter().map(|case| case.label.as_str()).collect();
+    for hearing in &hearings {
+        let (title, differ) = (hearing.title(), hearing.quantity.differ);
+        let _ =
+            writeln!(page, "\n| {title} | {} |\n|---|{}", labels.join(" | "), "---:|".repeat(labels.len()));
+        for (by, cells) in &hearing.rows {
+            let _ = writeln!(page, "| {by} | {} |", cells.join(" | "));
+        }
+        let _ = writeln!(page, "| **apart** | {} |\n\n({differ})", hearing.verdicts().join(" | "));
     }
 }

@@ -64,8 +64,11 @@ impl Bus {
             "{address} is no network controller (class {class}), taking it may cost this machine a disk or a screen; {insist}"
         );
         for interface in self.interfaces(address) {
-            let used = [stood_on(&self.device(address), &interface), carries(&interface)?];
-            if let Some(used) = used.into_iter().flatten().next() {
+            let used = match stood_on(&self.device(address), &interface) {
+                None => carries(&interface)?,
+                used => used,
+            };
+            if let Some(used) = used {
                 bail!("port {address} ({interface}) {used}: taking it may cut this machine off; {insist}");
             }
         }

@@ -10,6 +10,7 @@ use crate::rig::Rig;
 use crate::stats::{jain, median, quantile};
 use crate::traffic::{self, Answers, BEST_EFFORT, Class, EF, IDLE, Loaded, PING_INTERVAL, Probes, SETTLE};
 use crate::uml::{self, Traffic};
+use crate::witness::Quantity;
 use anyhow::Result;
 
 /// The scenario.
@@ -54,13 +55,27 @@ fn measure(run: &mut Run<'_>) -> Result<Measured> {
     run.interrupt.sleep(IDLE)?;
     let idle = idle_from..unix_seconds();
     let loaded = traffic::tcp(run, &bed, &[0, 1], STREAMS)?;
+    let sojourns = bed.forwarder.sojourns()?;
     let counters = bed.forwarder.counters()?;
     let answers = probes.stop()?;
     bed.forwarder.stop()?;
     let mut measured = Measured { counters, commands: commands(run), ..Measured::default() };
     delays(&mut measured, &answers, &idle, &loaded);
     rates(&mut measured, &loaded);
+    accounts(&mut measured, &loaded);
+    for (way, [median, p99]) in ["up", "down"].into_iter().zip(sojourns.into_iter().flatten()) {
+        measured.lower(format!("sojourn_{way}_median"), median, "ms");
+        measured.lower(format!("sojourn_{way}_p99"), p99, "ms");
+    }
     Ok(measured)
+}
+
+/// What the interfaces and iperf3 say of the same bytes.
+fn accounts(measured: &mut Measured, loaded: &Loaded) {
+    for (way, (of, received)) in [&UP, &DOWN].into_iter().zip(&loaded.received).enumerate() {
+        measured.accounts.push(of.by("interface, received", loaded.link[way] / 1e6));
+        measured.accounts.push(of.by("iperf3, receiver", received.total * FRAME / PAYLOAD / 1e6));
+    }
 }
 
 fn in_kernel(run: &mut Run<'_>, tc: &[&str]) -> Result<Measured> {
@@ -127,6 +142,18 @@ fn bars(rig: &Rig) -> Vec<Bar> {
         });
     }
     bars
+}
+
+/// A full segment with time stamps, without FCS, and its payload, bytes.
+const FRAME: f64 = 1_514.0;
+const PAYLOAD: f64 = 1_448.0;
+static UP: Quantity = rate_of("rate up");
+static DOWN: Quantity = rate_of("rate down");
+
+const fn rate_of(name: &'static str) -> Quantity {
+    let differ = "the interface counts frames, with the acknowledgements of the other way and the pings, iperf3 the \
+                  receiver's payload, here times 1514/1448";
+    Quantity { name, unit: "Mbit/s", grain: 1.0, differ }
 }
 
 /// The kernel's own fq_codel and cake, where they are at the rate of the rig.

@@ -10,12 +10,13 @@ use crate::page;
 use crate::report::{PortReport, TxQueueReport, WorkerReport};
 use crate::telemetry::delays::{Filter, Kind, Window};
 use crate::telemetry::{formats, metrics};
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post};
 use axum::{Extension, Router};
+use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Bell>)> {
         ("/", get(page)),
         ("/healthz", get(healthz)),
         ("/metrics", get(prometheus)),
+        ("/openapi.json", get(openapi)),
         ("/v1/config", get(config).merge(patch(change))),
         ("/v1/events", get(events)),
         ("/v1/flows", get(flows)),
@@ -66,6 +68,11 @@ pub fn json(document: &impl Serialize) -> Result<Response, Fault> {
         .map_err(|error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     text.push(b'\n');
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// What may be asked, in the words of OpenAPI 3.1.
+async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
 async fn stats(State(bell): State<Bell>) -> Result<Response, Fault> {
@@ -273,11 +280,11 @@ async fn change(
     Extension(peer): Extension<Peer>,
     options: Result<Query<ChangeOptions>, QueryRejection>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Body,
 ) -> Result<Response, Fault> {
     let Query(ChangeOptions { dry_run, r#for }) = options?;
     let span = r#for.map(|text| seconds(&text)).transpose().map_err(|error| Fault::bad(error.to_string()))?;
-    let settings = settings(&headers, &body)?;
+    let settings = settings(&headers, &whole(body).await?)?;
     let request = Request::Set { settings, span: span.map(Duration::from_secs), dry_run };
     carry_out(&bell, request, dry_run, &peer).await
 }
@@ -285,6 +292,19 @@ async fn change(
 async fn carry_out(bell: &Bell, request: Request, dry_run: bool, peer: &Peer) -> Result<Response, Fault> {
     let done = bell.carry_out(request, &peer.who).await??;
     json(&Changed { generation: done.generation, dry_run, changes: done.changes, text: done.text })
+}
+
+/// All of a body, unless it is too long; one that says so beforehand is not waited for.
+async fn whole(body: Body) -> Result<Bytes, Fault> {
+    let too_long = || Fault::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {BODY} bytes"));
+    if body.size_hint().lower() > BODY as u64 {
+        return Err(too_long());
+    }
+    let limited = Limited::new(body, BODY).collect().await;
+    limited.map(Collected::to_bytes).map_err(|error| match error.is::<LengthLimitError>() {
+        true => too_long(),
+        false => Fault::bad(format!("the body ended early: {error}")),
+    })
 }
 
 /// The values of a JSON object, whose keys are paths or tables of such.
@@ -349,4 +369,59 @@ async fn no_such_method(method: hyper::Method, uri: Uri) -> Fault {
 /// Enough of what somebody sent to know it again.
 fn clipped(text: &str) -> String {
     text.chars().take(100).collect()
+}
+
+/// Bytes of a request's body at most.
+const BODY: usize = 64 << 10;
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_is_documented_and_no_other() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let documented: Vec<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+        let mut served: Vec<_> = routes().into_iter().map(|(path, _)| path.to_owned()).collect();
+        served.sort();
+        assert_eq!(documented, served);
+    }
+
+    fn settings_of(kind: &str, body: &str) -> Result<Vec<String>, u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, kind.parse().unwrap());
+        match settings(&headers, body.as_bytes()) {
+            Ok(settings) => Ok(settings.iter().map(Setting::to_string).collect()),
+            Err(fault) => Err(fault.status().as_u16()),
+        }
+    }
+
+    #[test]
+    fn values_come_nested_or_dotted_and_null_is_the_default() {
+        let json = "application/json; charset=utf-8";
+        let body = r#"{"home.lan": {"down": {"rtt": null, "ecn": false}}, "up.limit": 100, "up.rule": [{"dscp": 46}]}"#;
+        let expected = [
+            "home.lan.down.ecn false",
+            "home.lan.down.rtt to its default",
+            "up.limit 100",
+            "up.rule [{ dscp = 46 }]",
+        ];
+        assert_eq!(settings_of(json, body).unwrap(), expected);
+        for (kind, body, status) in [
+            ("text/plain", "{}", 415),
+            (json, "", 400),
+            (json, "{", 400),
+            (json, "[]", 400),
+            (json, "{}", 400),
+            (json, r#"{"down": {}}"#, 400),
+            (json, r#"{"down.rule": [null]}"#, 400),
+            (json, r#"{"down.limit": 18446744073709551615}"#, 400),
+            (json, &"[".repeat(10_000), 400),
+            (json, &r#"{"a":"#.repeat(10_000), 400),
+        ] {
+            assert_eq!(settings_of(kind, body), Err(status), "{kind}: {body:.40}");
+        }
+    }
 }

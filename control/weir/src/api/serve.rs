@@ -1,7 +1,8 @@
 //! Lets clients in and answers them, on one thread beside the control loop, on its CPU and never a worker's.
 //!
 //! What clients can cost is bounded: so many connections, so many bytes of a request, so long for each part
-//! of it. Who comes when all places are taken gets that of the one who has been silent for longest.
+//! of it. Who comes when all places are taken gets that of the one who has been connected for longest and waits
+//! for no answer.
 
 use super::desk::Bell;
 use super::fault::Fault;
@@ -10,7 +11,7 @@ use super::route;
 use super::tls::Tls;
 use anyhow::{Context, Result};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use config::model::Api;
 use hyper::StatusCode;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -89,7 +90,7 @@ impl Server {
     /// The system's.
     pub fn start(unix: StdUnixListener, door: Option<Door>, bell: Bell) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let router = route::router(bell).layer(DefaultBodyLimit::max(BODY));
+        let router = route::router(bell);
         let inside = runtime.enter();
         let unix = UnixListener::from_std(unix)?;
         runtime.spawn(welcome_unix(unix, router.clone()));
@@ -121,7 +122,7 @@ async fn welcome_unix(listener: UnixListener, router: Router) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let peer = Peer { who: name(&stream) };
-                guests.welcome(|busy| attend(stream, peer, None, router.clone(), busy));
+                guests.welcome(|turn| attend(stream, peer, None, router.clone(), turn)).await;
             }
             // No file descriptor is free, for example.
             Err(_) => sleep(BREATH).await,
@@ -138,7 +139,7 @@ async fn welcome_tcp(listener: TcpListener, guard: Arc<Guard>, tls: Option<Tls>,
                 let _ = stream.set_nodelay(true);
                 let (guard, router) = (guard.clone(), router.clone());
                 let acceptor = tls.as_ref().map(Tls::acceptor);
-                guests.welcome(|busy| attend_tcp(stream, address, acceptor, guard, router, busy));
+                guests.welcome(|turn| attend_tcp(stream, address, acceptor, guard, router, turn)).await;
             }
             Err(_) => sleep(BREATH).await,
         }
@@ -151,15 +152,15 @@ async fn attend_tcp(
     acceptor: Option<TlsAcceptor>,
     guard: Arc<Guard>,
     router: Router,
-    busy: Arc<AtomicBool>,
+    turn: Arc<Turn>,
 ) {
     // Only whoever has the token can do anything that is noted.
     let peer = Peer { who: format!("{address} with the token") };
     match acceptor {
-        None => attend(stream, peer, Some(guard), router, busy).await,
+        None => attend(stream, peer, Some(guard), router, turn).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = timeout(HEADER_WITHIN, acceptor.accept(stream)).await {
-                attend(stream, peer, Some(guard), router, busy).await;
+                attend(stream, peer, Some(guard), router, turn).await;
             }
         }
     }
@@ -181,41 +182,60 @@ fn name(stream: &UnixStream) -> String {
 struct Guests {
     most: usize,
     /// In the order in which they came.
-    inside: VecDeque<Guest>,
+    inside: VecDeque<(AbortHandle, Arc<Turn>)>,
+    answered: Arc<Notify>,
 }
 
+/// Whether one has asked, and waits for the answer.
 #[derive(Debug)]
-struct Guest {
-    task: AbortHandle,
-    /// Has asked, and waits for the answer.
-    busy: Arc<AtomicBool>,
+struct Turn {
+    is_waiting: AtomicBool,
+    answered: Arc<Notify>,
 }
+
+/// A request that is being answered, until this is dropped.
+struct Answering(Arc<Turn>);
 
 impl Guests {
     fn new(most: usize) -> Self {
-        Self { most, inside: VecDeque::with_capacity(most) }
+        Self { most, inside: VecDeque::with_capacity(most), answered: Arc::default() }
     }
 
-    /// Lets one in; if all places are taken, that of the first who has asked nothing becomes free. Turned
-    /// away is who finds everybody waiting for an answer.
-    fn welcome<F>(&mut self, attend: impl FnOnce(Arc<AtomicBool>) -> F)
+    /// Lets one in. If all places are taken, that of the first who does not wait for an answer becomes free;
+    /// if everybody does, the next who is answered leaves.
+    async fn welcome<F>(&mut self, attend: impl FnOnce(Arc<Turn>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.inside.retain(|guest| !guest.task.is_finished());
-        if self.inside.len() >= self.most {
-            let silent = self.inside.iter().position(|guest| !guest.busy.load(Ordering::Relaxed));
-            let Some(guest) = silent.and_then(|at| self.inside.remove(at)) else { return };
-            guest.task.abort();
+        self.inside.retain(|(task, _)| !task.is_finished());
+        while self.inside.len() >= self.most {
+            let is_idle = |(_, turn): &(_, Arc<Turn>)| !turn.is_waiting.load(Ordering::Relaxed);
+            match self.inside.iter().position(is_idle).and_then(|at| self.inside.remove(at)) {
+                Some((task, _)) => task.abort(),
+                None => self.answered.notified().await,
+            }
         }
-        let busy = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(attend(busy.clone())).abort_handle();
-        self.inside.push_back(Guest { task, busy });
+        let turn = Arc::new(Turn { is_waiting: AtomicBool::new(false), answered: self.answered.clone() });
+        self.inside.push_back((tokio::spawn(attend(turn.clone())).abort_handle(), turn));
+    }
+}
+
+impl Answering {
+    fn begin(turn: &Arc<Turn>) -> Self {
+        turn.is_waiting.store(true, Ordering::Relaxed);
+        Self(turn.clone())
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.is_waiting.store(false, Ordering::Relaxed);
+        self.0.answered.notify_one();
     }
 }
 
 /// Answers the requests of one connection until it is closed, or has lasted long enough.
-async fn attend<S>(stream: S, peer: Peer, guard: Option<Arc<Guard>>, router: Router, busy: Arc<AtomicBool>)
+async fn attend<S>(stream: S, peer: Peer, guard: Option<Arc<Guard>>, router: Router, turn: Arc<Turn>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -224,15 +244,13 @@ where
         let refused = guard.as_ref().and_then(|guard| guard.admit(&request).err());
         request.extensions_mut().insert(peer.clone());
         let answer = refused.map_or_else(|| Ok(router.call(request)), Err);
-        let busy = busy.clone();
+        let answering = Answering::begin(&turn);
         async move {
-            busy.store(true, Ordering::Relaxed);
-            let answer = match answer {
+            let _answering = answering;
+            match answer {
                 Ok(answer) => timeout(REQUEST_WITHIN, answer).await.unwrap_or_else(|_| Ok(too_slow())),
                 Err(fault) => Ok(fault.into_response()),
-            };
-            busy.store(false, Ordering::Relaxed);
-            answer
+            }
         }
     });
     let connection = http1::Builder::new()
@@ -259,9 +277,6 @@ const UNIX_GUESTS: usize = 64;
 
 /// Connections over TCP at a time, apart from those: strangers do not keep the owner out.
 const TCP_GUESTS: usize = 64;
-
-/// Bytes of a request's body at most.
-const BODY: usize = 64 << 10;
 
 /// Bytes that a connection buffers each way, and so of a request's head at most.
 const BUFFER: usize = 16 << 10;

@@ -1,9 +1,10 @@
 //! What a change of everything costs the packet path while thousands of packets wait and more arrive.
 //!
-//! `cargo run --release -p engine --example reload_storm` changes a running cake a thousand times: rate, rtt,
-//! tins, isolation, overhead, ACK filter, washing, memory limit, splitting, merging, rules, bounds of the
-//! governor. At 1 Mpps, then at 90 % of what the worker carries, some 4,000 packets waiting each time.
-//! Between each two stretches with changes there is one without, as long, to compare with.
+//! `cargo run --release -p engine --example reload_storm [CHANGES] [PERCENT]` changes a running cake a thousand
+//! times: rate, rtt, tins, isolation, overhead, ACK filter, washing, memory limit, splitting, merging, rules,
+//! bounds of the governor. At 1 Mpps, then at 90 % (PERCENT) of what the worker carries, some 4,000 packets
+//! waiting each time; the last time with no isolation that lumps flows together. Between each two stretches
+//! with changes there is one without, as long, to compare with.
 //!
 //! One thread turns the worker, feeds the ring before it and empties the ring behind it. Only turns count as
 //! time: the clock that the worker is shown runs while it turns, and stands still while frames are made and
@@ -27,15 +28,21 @@ mod stream;
 mod timing;
 
 use dpdk::{Eal, EalConfig};
-use storm::{Bench, Load, Outcome};
+use storm::{ANY, APART, Bench, Load, Outcome};
 
 fn main() {
-    let reloads = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000);
+    let mut arguments = std::env::args().skip(1).filter_map(|number| number.parse::<u32>().ok());
+    let (reloads, percent) = (arguments.next().unwrap_or(1_000), arguments.next().unwrap_or(90));
     let eal = Eal::init(&eal_config()).expect("the EAL starts");
-    for (name, load) in [("1 Mpps", Load::Rate(1e6)), ("90 % load", Load::Share(0.9))] {
-        let mut outcome = Bench::new(&eal, load).storm(reloads);
+    let share = Load::Share(f64::from(percent) / 100.0);
+    for (name, load, modes) in [
+        ("1 Mpps".to_owned(), Load::Rate(1e6), ANY),
+        (format!("{percent} % load"), share, ANY),
+        (format!("{percent} % load, flows apart"), share, APART),
+    ] {
+        let mut outcome = Bench::new(&eal, load, modes).storm(reloads.into());
         outcome.rates.sort_by(f64::total_cmp);
-        print(name, &outcome);
+        print(&name, &outcome);
     }
 }
 
@@ -70,7 +77,7 @@ fn print(name: &str, outcome: &Outcome) {
     row("wait of a packet with changes, p99", with, "us");
     row("wait of a packet without changes, p99", without, "us");
     row("heap grown by", outcome.heap_growth as f64 / 1024.0, "KiB");
-    row("resident memory grown by", outcome.resident_growth as f64, "KiB");
+    row("resident memory grown by in the second half", outcome.resident_growth as f64, "KiB");
 }
 
 fn eal_config() -> EalConfig {

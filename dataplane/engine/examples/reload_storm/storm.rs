@@ -38,8 +38,12 @@ pub struct Bench {
     slots: u32,
     generation: u64,
     load: Load,
+    /// What is kept fair, now this, now that.
+    modes: [FlowMode; 4],
     /// Frames per second that arrive, and may leave.
     rate: f64,
+    /// What it carried before the last stretches.
+    carried: [f64; 3],
     /// The worker's time, and frames that are due by it, in nanoseconds and parts of frames.
     now: Instant,
     due: f64,
@@ -56,6 +60,13 @@ pub enum Load {
     /// this, now that.
     Share(f64),
 }
+
+/// Flows apart, and lumped together.
+pub const ANY: [FlowMode; 4] =
+    [FlowMode::FlowBlind, FlowMode::SrcHost, FlowMode::Flows, FlowMode::TripleIsolate];
+/// Flows apart.
+pub const APART: [FlowMode; 4] =
+    [FlowMode::Flows, FlowMode::DualSrcHost, FlowMode::DualDstHost, FlowMode::TripleIsolate];
 
 /// What a storm did.
 pub struct Outcome {
@@ -76,13 +87,14 @@ pub struct Outcome {
     pub whole: Times,
     /// How long packets waited with changes, and without.
     pub waits: [Total; 2],
+    /// Bytes; and KiB over the second half of all changes.
     pub heap_growth: i64,
     pub resident_growth: i64,
 }
 
 impl Bench {
     /// A worker with [`QUEUED`] packets waiting.
-    pub fn new(eal: &Eal, load: Load) -> Self {
+    pub fn new(eal: &Eal, load: Load, modes: [FlowMode; 4]) -> Self {
         let rate = if let Load::Rate(rate) = load { rate } else { 1e6 };
         let id = BENCHES.fetch_add(1, Ordering::Relaxed);
         let ring = |end: &str, size| Ring::create(eal, &format!("{end}{id}"), size).unwrap();
@@ -148,7 +160,9 @@ impl Bench {
             slots,
             generation: 0,
             load,
+            modes,
             rate,
+            carried: [f64::MAX; 3],
             now: Instant::ZERO + Duration::from_millis(1),
             due: 0.0,
             _ports: [a, b],
@@ -179,35 +193,27 @@ impl Bench {
 
     /// Changes it so many times, with and without changes by turns.
     pub fn storm(mut self, reloads: u64) -> Outcome {
-        let mut outcome = Outcome {
-            reloads: 0,
-            rates: Vec::with_capacity(reloads as usize),
-            sent: 0,
-            lost: 0,
-            lost_without: 0,
-            overtaken: 0,
-            least_waiting: u64::MAX,
-            changing: Times::new(),
-            between: Times::new(),
-            control: Times::new(),
-            whole: Times::new(),
-            waits: Default::default(),
-            heap_growth: 0,
-            resident_growth: 0,
-        };
+        let mut outcome = Outcome::new(reloads);
         let start = (self.plan.clone(), self.governor);
-        self.stretch(20, &mut outcome);
+        (0..WARM_UP).for_each(|_| self.stretch(2, &mut outcome));
         self.change_to(start.clone(), &mut outcome);
-        let before = (resident_kib(), outcome.reloads);
+        let missed = self.stream.missed;
+        outcome = Outcome::new(reloads);
+        // Takes memory of its own the first time.
+        (0..2).for_each(|which| self.waited(&mut outcome.waits[which]));
+        let mut resident = None;
         let heap = allocation_counter::measure(|| {
-            while outcome.reloads - before.1 < reloads {
+            while outcome.reloads < reloads {
                 self.stretch(10, &mut outcome);
+                if outcome.reloads >= reloads / 2 {
+                    resident.get_or_insert_with(resident_kib);
+                }
             }
             // Other settings take other memory.
             self.change_to(start, &mut outcome);
         });
         outcome.heap_growth = heap.bytes_current;
-        outcome.resident_growth = resident_kib() - before.0;
+        outcome.resident_growth = resident_kib() - resident.unwrap_or_default();
         // What still waits leaves now, and is counted too.
         for _ in 0..1_000_000 {
             if self.stream.inside() == 0 {
@@ -219,7 +225,7 @@ impl Bench {
         }
         let losses = self.worker.directions()[0].counters().losses.total().packets;
         outcome.sent = self.stream.sent;
-        outcome.lost = self.stream.missed + self.stream.inside();
+        outcome.lost = self.stream.missed - missed + self.stream.inside();
         assert_eq!(self.stream.inside(), losses, "what does not come out is counted");
         outcome.overtaken = self.stream.overtaken;
         outcome
@@ -228,17 +234,28 @@ impl Bench {
     /// So many changes with pauses, then as much time without.
     fn stretch(&mut self, changes: u64, outcome: &mut Outcome) {
         if let Load::Share(share) = self.load {
-            self.rate = share * self.carries();
+            self.carried.rotate_right(1);
+            self.carried[0] = self.carries();
+            // What is found far from what arrives is found wrong: sending takes more than receiving.
+            let least = self.carried.into_iter().fold(1.25 * self.rate / share, f64::min);
+            self.rate = share * least;
         }
         outcome.rates.push(self.rate);
         let start = self.now;
         for _ in 0..changes {
             outcome.least_waiting = outcome.least_waiting.min(self.waiting());
             let to = self.vary();
-            self.change_to(to, outcome);
+            let span = self.change_to(to, outcome);
+            outcome.whole.note(Some(span));
             self.run_for(PAUSE, &mut outcome.between);
         }
         self.waited(&mut outcome.waits[0]);
+        // What arrives leaves, so that the queue stands.
+        let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
+        cake.bandwidth = Some(bandwidth(self.rate));
+        let plan =
+            DirectionPlan { qdisc: Params::Cake(cake), bandwidth: cake.bandwidth, ..self.plan.clone() };
+        self.change_to((plan, self.governor), outcome);
         let (span, missed) = (self.now.since(start), self.stream.missed);
         self.run_for(span, &mut outcome.control);
         outcome.lost_without += self.stream.missed - missed;
@@ -281,8 +298,8 @@ impl Bench {
         waits.add(&page.sojourn[0]);
     }
 
-    /// Sends a change, and turns until it has been carried out.
-    fn change_to(&mut self, (plan, governor): (DirectionPlan, GovernorPlan), outcome: &mut Outcome) {
+    /// Sends a change, and turns until it has been carried out: in how many nanoseconds, gaps left out.
+    fn change_to(&mut self, (plan, governor): (DirectionPlan, GovernorPlan), outcome: &mut Outcome) -> u64 {
         let old = Target { plan: &self.plan, governor: Some(self.governor), link_down_hold: HOLD };
         let new = Target { plan: &plan, governor: Some(governor), link_down_hold: HOLD };
         let direction = DirectionChange::between(0, &old, &new, self.slots).unwrap();
@@ -292,27 +309,25 @@ impl Bench {
         let change = Change { generation, poll: Poll::Busy, directions, refused: None };
         self.control.send(Command::Apply(Box::new(change))).unwrap();
         let began = self.now;
-        let mut gaps = 0;
         while self.control.changed().is_none() {
             let time = self.turn();
-            gaps += u32::from(time.is_none());
             outcome.changing.note(time);
         }
-        outcome.whole.note((gaps == 0).then(|| self.now.since(began).as_nanos()));
         outcome.reloads += 1;
+        self.now.since(began).as_nanos()
     }
 
     /// Something else of everything.
 
     fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
         // Faster while many wait, slower while few do.
+        let modes = self.modes;
         let excess = self.waiting() as f64 / (1.1 * QUEUED as f64) - 1.0;
         let share = 1.0 + (excess / 4.0).clamp(-0.1, 0.1);
         let dice = &mut self.dice;
         let mut one_of = |bound: usize| dice.next_u32() as usize % bound;
         let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
         let classes = [Diffserv::BestEffort, Diffserv::Diffserv3, Diffserv::Diffserv4, Diffserv::Diffserv8];
-        let modes = [FlowMode::FlowBlind, FlowMode::SrcHost, FlowMode::Flows, FlowMode::TripleIsolate];
         cake.bandwidth = Some(bandwidth(self.rate * share));
         cake.rtt = Duration::from_millis([1_000_000, 3_600_000][one_of(2)]);
         cake.target = cake::Params::target_of(cake.rtt);
@@ -342,6 +357,27 @@ impl Bench {
     }
 }
 
+impl Outcome {
+    fn new(reloads: u64) -> Self {
+        Self {
+            reloads: 0,
+            rates: Vec::with_capacity(reloads as usize),
+            sent: 0,
+            lost: 0,
+            lost_without: 0,
+            overtaken: 0,
+            least_waiting: u64::MAX,
+            changing: Times::new(),
+            between: Times::new(),
+            control: Times::new(),
+            whole: Times::new(),
+            waits: Default::default(),
+            heap_growth: 0,
+            resident_growth: 0,
+        }
+    }
+}
+
 /// The rate at which so many frames leave in a second.
 fn bandwidth(frames: f64) -> Rate {
     Rate::from_bits_per_sec((frames * 8.0 * FRAME as f64) as u64)
@@ -360,6 +396,8 @@ static BENCHES: AtomicU32 = AtomicU32::new(0);
 const QUEUED: u64 = 4_000;
 /// The worker's time between two changes.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Stretches before any count: the rate finds its place.
+const WARM_UP: usize = 12;
 /// The worker's time for finding out what it carries.
 const SATURATED: Duration = Duration::from_millis(1);
 const HOLD: Duration = Duration::from_millis(100);

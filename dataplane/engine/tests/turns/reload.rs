@@ -299,14 +299,14 @@ fn a_change_ends_though_its_busiest_flow_does_not() {
             assert!(rig.lanes[0].feed(&udp(1, seq, 200, 0)));
         }
     };
-    while rig.waiting(0) < QUEUED as u64 {
+    while rig.waiting(0) < 400 {
         feed(&mut rig);
         rig.turn(ms(1));
     }
     let best_effort = cake::Params { diffserv: Diffserv::BestEffort, ..slow };
     let plan = DirectionPlan { qdisc: Params::Cake(best_effort), ..settings.plan.clone() };
     rig.control.send(change(1, vec![settings.change(0, plan).unwrap()])).unwrap();
-    for _ in 0..2 * QUEUED / MOVES_UNDER_LOAD {
+    for _ in 0..2 * 400 / MOVES_UNDER_LOAD {
         feed(&mut rig);
         rig.turn(ms(1));
     }

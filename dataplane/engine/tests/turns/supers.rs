@@ -352,6 +352,35 @@ fn partial_checksums_are_completed_or_left_to_the_port() {
     }
 }
 
+/// The same of a datagram, which has no segment size and needs none.
+#[test]
+fn a_datagram_without_its_checksum_gets_it() {
+    let eal = eal();
+    let mut whole = udp(1, 7, 301, 0);
+    let pseudo = [&whole[26..34], &[0, 17], &whole[38..40]].concat();
+    let padded = [&pseudo[..], &whole[34..], &[0]].concat();
+    whole[40..42].copy_from_slice(&(!frames::sum(&padded)).to_be_bytes());
+    for port_does in [false, true] {
+        let offload = Offload { udp_checksum: port_does, ..Offload::NONE };
+        let mut rig = Rig::one(&eal, Plan { offload, ..Plan::default() });
+        let mut frame = whole.clone();
+        frame[40..42].copy_from_slice(&frames::sum(&pseudo).to_be_bytes());
+        let mut packet = Mbuf::from_bytes(&rig.lanes[0].pool, &frame).unwrap();
+        packet.set_ol_flags(flags::RX_L4_CKSUM_NONE);
+        rig.lanes[0].feed_mbuf(packet);
+        rig.turn(ms(0));
+        let mut sent = 0;
+        rig.lanes[0].each_sent(|mbuf| {
+            sent += 1;
+            let bytes: Vec<u8> = mbuf.segments().flatten().copied().collect();
+            let is_left = mbuf.ol_flags() & flags::TX_L4_MASK == flags::TX_UDP_CKSUM;
+            assert_eq!((is_left, &bytes), (port_does, if port_does { &frame } else { &whole }));
+        });
+        assert_eq!((sent, rig.counters(0).supers.completed), (1, 1));
+        rig.finish();
+    }
+}
+
 /// Fewer pieces pass the queue of a faster line.
 #[test]
 fn auto_queues_far_fewer_pieces_than_segments() {

@@ -137,8 +137,8 @@ impl<'a> Plan<'a> {
             return Err(Refusal::HeaderTooLong);
         }
         let head = head.get(..headers.len.into()).ok_or(Refusal::Truncated)?;
-        let gso_size = segment_size(&headers, request)?;
         let payload_len = headers.end - u32::from(headers.len);
+        let gso_size = segment_size(&headers, payload_len, request)?;
         let segs = payload_len.div_ceil(gso_size.into()).max(1);
         let segs = u16::try_from(segs).map_err(|_| Refusal::TooManySegments)?;
         let mut plan = Self {
@@ -415,10 +415,12 @@ impl Cut {
 }
 
 /// Payload bytes per segment.
-fn segment_size(headers: &Headers, request: &Request) -> Result<u16, Refusal> {
+fn segment_size(headers: &Headers, payload_len: u32, request: &Request) -> Result<u16, Refusal> {
     let around = u32::from(headers.len.saturating_sub(headers.mtu_from));
     let room = request.mtu.saturating_sub(around).min(headers.length_room()) as u16;
     match (headers.transport, request.gso_size) {
+        // A datagram that fits is its own only segment.
+        (Transport::Udp, 0) if payload_len <= room.into() => Ok((payload_len as u16).max(1)),
         (Transport::Udp, 0) => Err(Refusal::Unmarked),
         (Transport::Udp, size) if size > room => Err(Refusal::SegmentSize),
         _ if room == 0 => Err(Refusal::SegmentSize),

@@ -141,7 +141,8 @@ fn unmarked_tcp_is_cut_to_the_mtu_and_tags_do_not_count() {
     assert_eq!(size(&[Eth, v4.clone(), tcp.clone()], 1500, 500), Ok(500));
     assert_eq!(size(&[Eth, v4.clone(), udp.clone()], 1500, 1472), Ok(1472));
     assert_eq!(size(&[Eth, v4.clone(), udp.clone()], 1500, 1473), Err(Refusal::SegmentSize));
-    assert_eq!(size(&[Eth, v4.clone(), udp], 1500, 0), Err(Refusal::Unmarked));
+    assert_eq!(size(&[Eth, v4.clone(), udp.clone()], 1500, 0), Err(Refusal::Unmarked));
+    assert_eq!(size(&[Eth, v4.clone(), udp], 30_028, 0), Ok(30_000), "needs no cutting");
     assert_eq!(size(&[Eth, v4, tcp], 52, 0), Err(Refusal::SegmentSize));
 }
 
