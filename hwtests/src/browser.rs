@@ -86,14 +86,15 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Goes to `url`; what the page makes of it is for [`Self::until`] to say.
+    /// Goes to `url` and waits until it is there, its scripts have run for the first time; what they make of it is for
+    /// [`Self::until`] to say.
     ///
     /// # Errors
     /// Nobody answers there.
     pub fn open(&mut self, url: &str) -> Result<()> {
         let opened = self.call("Page.navigate", json!({ "url": url }))?;
         ensure!(opened.get("errorText").is_none(), "cannot open {url}: {}", opened["errorText"]);
-        Ok(())
+        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
     }
 
     /// What an expression is worth on the page, as JSON.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -92,17 +93,17 @@ fn it_asks_for_a_token_keeps_it_for_the_tab_and_rests_while_hidden() {
     let weir = bed.weir();
     let mut browser = bed.browser();
     browser.until("before !== null").unwrap();
-    // From here on a server that wants a token: what the page does is the matter, not who decides.
+    // As another machine would be asked; whether a token is right, weir says.
     browser
         .value(
             "clearTimeout(timer), window.asked = [], window.real = fetch, fetch = async (path, options) => {
                 asked.push(options.headers.Authorization ?? null);
-                return asked.at(-1) === 'Bearer s3cret' ? real(path, options) : new Response('{}', { status: 401 });
+                return asked.at(-1) ? real(path, options) : new Response('{}', { status: 401 });
             }, poll()",
         )
         .unwrap();
     browser.until("!byId('ask').hidden && document.activeElement.id === 'token'").unwrap();
-    for (token, state) in [("wrong", "'lost'"), ("s3cret", "'live'")] {
+    for (token, state) in [("another-token-of-weir", "'lost'"), (TOKEN, "'live'")] {
         browser.value(&format!("byId('token').value = {token:?}, byId('ask').requestSubmit()")).unwrap();
         browser
             .until(&format!("asked.includes('Bearer {token}') && byId('state').className === {state}"))
@@ -111,7 +112,7 @@ fn it_asks_for_a_token_keeps_it_for_the_tab_and_rests_while_hidden() {
     assert_eq!(browser.value("[byId('ask').hidden, byId('token').value]").unwrap(), json!([true, ""]));
     assert_eq!(
         browser.value("[sessionStorage['weir-token'], localStorage.length]").unwrap(),
-        json!(["s3cret", 0])
+        json!([TOKEN, 0])
     );
     // A hidden tab asks nothing, and asks at once when it is looked at again.
     let hide = |hidden| {
@@ -200,6 +201,10 @@ impl Bed {
         let name = format!("page-{test}-{}", std::process::id());
         let folder = std::env::temp_dir().join(format!("weir-{name}"));
         fs::create_dir_all(&folder).unwrap();
+        let mut options = fs::OpenOptions::new();
+        let mut file =
+            options.write(true).create(true).truncate(true).mode(0o600).open(folder.join("token")).unwrap();
+        file.write_all(TOKEN.as_bytes()).unwrap();
         // Free now; nothing else on this machine takes ports at random but for outgoing connections.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Self { name, folder, port, interrupt: Interrupt::install().unwrap() }
@@ -207,7 +212,8 @@ impl Bed {
 
     fn weir(&self) -> Weir {
         let file = self.folder.join("weir.toml");
-        fs::write(&file, CONFIG.replace("PORT", &self.port.to_string())).unwrap();
+        let config = CONFIG.replace("PORT", &self.port.to_string());
+        fs::write(&file, config.replace("FOLDER", &self.folder.display().to_string())).unwrap();
         let mut start = command(weir_binary());
         start.arg("run").arg(&file).args(["--name", &self.name]);
         let mut process = Process::spawn("weir", &mut start, None).unwrap();
@@ -272,9 +278,12 @@ fn shown(what: &str) -> String {
 /// Rise as long as net_null hands out packets, which it always does, and more of them than are let through.
 const COUNTERS: [&str; 3] = ["sent-bytes", "sent-packets", "dropped-packets"];
 
+const TOKEN: &str = "the-right-token-of-weir";
+
 const CONFIG: &str = r#"
 [api]
 listen = "127.0.0.1:PORT"
+token-file = "FOLDER/token"
 
 [[link]]
 name = "x"

@@ -185,6 +185,35 @@ pub enum Command {
     },
     /// List every key of the configuration file with its default, range and meaning.
     Keys,
+    /// Check this machine: hugepages, IOMMU and drivers of PCI ports, isolated CPUs, governor, interrupts.
+    ///
+    /// Says of each what is, what would be better, why, and what --apply would do. Changes nothing without it.
+    /// Fails if something keeps FILE from running here.
+    Setup {
+        /// The configuration that the machine is to be right for.
+        file: Option<PathBuf>,
+        /// Do what can be undone while the machine runs, and say how: hugepages, governors, vfio.
+        #[arg(long)]
+        apply: bool,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Take this PCI port from the kernel even if it carries an address or the default route.
+        #[arg(long = "yes-this-port", value_name = "ADDRESS", requires = "apply")]
+        allowed: Vec<String>,
+    },
+    /// Print the manual page in roff; with a folder, write one there for each command.
+    #[command(hide = true)]
+    Man {
+        /// The folder.
+        folder: Option<PathBuf>,
+    },
+    /// Print the completions for a shell.
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 /// A time between two readings: shorter, and reading would cost more than it tells.

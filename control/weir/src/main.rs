@@ -6,17 +6,21 @@ mod carries;
 mod check;
 mod cli;
 mod events;
+mod generate;
 mod hist;
 mod leftover;
 mod live;
 mod observe;
 mod page;
+mod pci;
 mod plan;
 mod probe;
 mod progress;
 mod report;
 mod run;
 mod say;
+mod service;
+mod setup;
 mod show;
 mod signals;
 mod taken;
@@ -50,6 +54,11 @@ fn main() -> ExitCode {
             hist::hist(&hist::Request { name, filter, format, recent, interval, count, plot, out })
         }
         Command::Keys => check::keys(),
+        Command::Setup { file, apply, json, allowed } => {
+            setup::setup(&setup::Request { file, apply, json, allowed })
+        }
+        Command::Man { folder } => generate::man(folder.as_deref()),
+        Command::Completions { shell } => generate::completions(shell),
     };
     match result {
         Ok(code) => code,

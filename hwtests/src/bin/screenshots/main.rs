@@ -28,7 +28,7 @@ struct Args {
     #[arg(long, value_name = "DIR", default_value = "hwtests/results/screenshots")]
     out: PathBuf,
     /// Seconds of traffic before the pictures are taken
-    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(20..=3600))]
+    #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u32).range(20..=3600))]
     seconds: u32,
 }
 
