@@ -25,6 +25,7 @@ mod show;
 mod signals;
 mod taken;
 mod telemetry;
+mod top;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
             ask::set(name.as_deref(), &path, &value, for_.as_deref(), dry_run)
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
+        Command::Top { name, interval, once, size, svg } => {
+            top::top(top::Request { name, interval, once, size, svg })
+        }
         Command::Hist { name, link, direction, tin, kind, format, recent, interval, count, plot, out } => {
             let filter = Filter { link, direction, tin, kind };
             hist::hist(&hist::Request { name, filter, format, recent, interval, count, plot, out })

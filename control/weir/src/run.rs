@@ -7,6 +7,7 @@ use crate::check::load;
 use crate::events::{self, Kind};
 use crate::leftover;
 use crate::live::{Live, Running};
+use crate::observe::flows::talking;
 use crate::observe::{Instance, observe};
 use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_much_memory};
 use crate::progress::Progress;
@@ -273,6 +274,7 @@ impl Clerk for Control<'_> {
     fn snapshot(&mut self) -> Snapshot {
         self.refresh();
         Snapshot {
+            talking: talking(self.running.line),
             at: events::now(),
             report: observe(self.running.instance, self.running.line),
             delays: self.windows.cumulative(self.running.instance, self.running.line),
