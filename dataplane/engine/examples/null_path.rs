@@ -365,7 +365,6 @@ fn eal_config() -> EalConfig {
 struct Arguments {
     params: Params,
     gate: Option<Source>,
-    talkers: bool,
     seconds: u64,
     /// What is measured, and what is recorded without it.
     telemetry: Option<(&'static str, Records)>,
@@ -386,7 +385,6 @@ fn arguments() -> Arguments {
                 telemetry = Some(("talkers", Records { talkers: false, ..ALL }))
             }
             ("--gate", Some("submit")) => gate = Some(Source::Submit),
-            ("--talkers", Some("off")) => talkers = false,
             ("--seconds", Some(value)) => seconds = value.parse().ok(),
             _ => seconds = None,
         }

@@ -81,7 +81,7 @@ fn direction(name: &str, mbit: u64, seconds: u64) -> DirectionReport {
     let bytes = mbit * 125_000 * seconds;
     let tin = |(number, name): (u64, &&str)| TinReport {
         name: (*name).to_owned(),
-        threshold_rate: mbit * 125_000 >> number,
+        threshold_rate: (mbit * 125_000) >> number,
         delivered_bytes: bytes >> (number + 1),
         backlog_bytes: 15_140 * number,
         sent_packets: 1_000 * seconds,

@@ -32,7 +32,7 @@ impl Mix {
         let all = self.cumulated[FLOWS - 1];
         let point = f64::from(self.rng.next_u32()) / f64::from(u32::MAX) * all;
         let flow = self.cumulated.partition_point(|sum| *sum < point).min(FLOWS - 1);
-        let len = if self.rng.next_u16() % 4 == 0 { 66 } else { 1_514 };
+        let len = if self.rng.next_u16().is_multiple_of(4) { 66 } else { 1_514 };
         self.sent[flow] += u64::from(len);
         self.total.add(len);
         (flow, len)
