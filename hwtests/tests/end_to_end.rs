@@ -602,6 +602,7 @@ fn a_flood_of_questions_does_not_keep_it_from_stopping() {
     assert_conserved(&weir.show());
     let go = AtomicBool::new(true);
     std::thread::scope(|scope| {
+        let _end = Lowered(&go);
         for _ in 0..4 {
             scope.spawn(|| {
                 while go.load(Ordering::Relaxed) {
@@ -611,7 +612,6 @@ fn a_flood_of_questions_does_not_keep_it_from_stopping() {
         }
         assert_conserved(&weir.show());
         weir.stop(Signal::TERM);
-        go.store(false, Ordering::Relaxed);
     });
     drop(silent);
 }
@@ -876,6 +876,15 @@ fn transfer(from: Host<'_>, to: Host<'_>, load: Load, interrupt: &Interrupt) -> 
             Some(received) => return received,
             None => nap(Duration::from_millis(20)),
         }
+    }
+}
+
+/// Is set to `false` when this is dropped, by a panic too.
+struct Lowered<'a>(&'a AtomicBool);
+
+impl Drop for Lowered<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

@@ -33,7 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -217,6 +217,9 @@ impl Guests {
         }
         let turn = Arc::new(Turn { is_waiting: AtomicBool::new(false), answered: self.answered.clone() });
         self.inside.push_back((tokio::spawn(attend(turn.clone())).abort_handle(), turn));
+        // Each is heard before the next comes in: of those who come by the thousand only to leave again, none
+        // is left to take the place of one who has yet to ask.
+        yield_now().await;
     }
 }
 
