@@ -1,8 +1,7 @@
 //! Which path is answered by what.
 
-use super::desk::{Bell, Request, Setting, Snapshot};
+use super::desk::{Bell, Peer, Request, Setting, Snapshot};
 use super::fault::Fault;
-use super::serve::Peer;
 use crate::ask::seconds;
 use crate::events::Event;
 use crate::observe;
@@ -290,7 +289,7 @@ async fn change(
 }
 
 async fn carry_out(bell: &Bell, request: Request, dry_run: bool, peer: &Peer) -> Result<Response, Fault> {
-    let done = bell.carry_out(request, &peer.who).await??;
+    let done = bell.carry_out(request, peer).await??;
     json(&Changed { generation: done.generation, dry_run, changes: done.changes, text: done.text })
 }
 
