@@ -337,6 +337,11 @@ fn flatten(
     for (key, value) in object {
         let path = if path.is_empty() { key } else { format!("{path}.{key}") };
         let value = match value {
+            serde_json::Value::Object(below) if below.is_empty() => {
+                return Err(Fault::bad(format!(
+                    "{path} = {{}} changes nothing: give a value, a table with keys, or null for the default"
+                )));
+            }
             serde_json::Value::Object(below) => {
                 flatten(&path, below, settings)?;
                 continue;
@@ -422,5 +427,12 @@ mod tests {
         ] {
             assert_eq!(settings_of(kind, body), Err(status), "{kind}: {body:.40}");
         }
+    }
+
+    #[test]
+    fn an_empty_table_is_named() {
+        let body = serde_json::from_str(r#"{"down": {"bandwidth": {}}}"#).unwrap();
+        let fault = flatten("", body, &mut Vec::new()).unwrap_err();
+        assert!(format!("{fault:?}").contains("down.bandwidth = {}"), "{fault:?}");
     }
 }
