@@ -288,13 +288,13 @@ fn what_cannot_run_says_why_and_leaves_nothing() {
         ),
         (
             "[[link]]\nname = \"x\"\na = \"net_af_packet0,iface=e2no\"\nb = \"net_null0\"\n".to_owned(),
-            vec!["net_af_packet0", "interface", "--verbose", "\n  rte_pmd_init_internals(): net_af_packet0: ioctl failed"],
+            vec!["net_af_packet0", "there is no interface e2no"],
         ),
         (
             port("net_memif0,role=server,id=0,socket=/e2e-no-such/m.sock,socket-abstract=no"),
             vec!["net_memif0", "Invalid socket directory"],
         ),
-        (port("net_tap0,iface=e2e-longer-than-15"), vec!["net_tap0", "invalid remote interface name (e2e-longer-than-15)"]),
+        (port("net_tap0,iface=e2e-longer-than-15"), vec!["net_tap0", "iface=e2e-longer-than-15 has 18 bytes", "at most 15"]),
         (port("net_pcap0,rx_pcap=/e2e-no-such.pcap"), vec!["/e2e-no-such.pcap: No such file or directory"]),
         (format!("[eal]\nlcores = {{ main = 0, workers = [1023] }}\n{IDLE}"), vec!["CPU 1023", "has the CPUs 0", "lcores"]),
         ("[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null0\"\n".to_owned(), vec!["net_null0", "refuse.toml:4:5"]),

@@ -33,6 +33,8 @@ struct Driver {
     needs: &'static [&'static str],
     /// The argument that names a thing which only one device can have.
     owns: Option<&'static str>,
+    /// The arguments that name an interface of the kernel.
+    interfaces: &'static [&'static str],
 }
 
 impl Device {
@@ -134,11 +136,31 @@ impl Device {
                 None => Ok(()),
             };
         };
+        self.check_interfaces(driver)?;
         if driver.needs.is_empty() || driver.needs.iter().any(|key| self.argument(key).is_some()) {
             return Ok(());
         }
         let needs = driver.needs.join("=... or ");
         Err(format!("{} needs {needs}=...", driver.name))
+    }
+
+    /// Longer names would be cut by some drivers and fail in others, in words that name no cause.
+    fn check_interfaces(&self, driver: &Driver) -> Result<(), String> {
+        let names = driver.interfaces.iter().filter_map(|key| Some((*key, self.argument(key)?)));
+        for (key, name) in names {
+            if name.len() > INTERFACE_MAX {
+                return Err(format!(
+                    "{key}={name} has {} bytes, and the name of an interface has at most {INTERFACE_MAX}",
+                    name.len()
+                ));
+            }
+            if driver.name == "net_tap" && key == "iface" && name == "lo" {
+                return Err("iface=lo is the machine's own loopback, and net_tap makes an interface: \
+                            give it another name"
+                    .to_owned());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -194,23 +216,37 @@ const VDEV_PREFIX: &str = "net_";
 /// DPDK's buses besides `pci` and `vdev` on which Ethernet ports are found.
 const OTHER_BUSES: [&str; 7] = ["auxiliary", "vmbus", "ifpga", "dpaa", "dpaa_bus", "fslmc", "cdx"];
 
+/// Bytes of an interface's name at most: IFNAMSIZ of Linux, without the 0 at its end.
+const INTERFACE_MAX: usize = 15;
+
 static DRIVERS: [Driver; 12] = [
-    driver("net_tap", &[], Some("iface")),
-    driver("net_af_packet", &["iface"], Some("iface")),
-    driver("net_af_xdp", &["iface"], Some("iface")),
-    driver("net_virtio_user", &["path"], Some("path")),
-    driver("net_vhost", &["iface"], Some("iface")),
-    driver("net_memif", &[], None),
-    driver("net_ring", &[], None),
-    driver("net_pcap", &["rx_pcap", "tx_pcap", "iface", "rx_iface", "tx_iface"], Some("iface")),
-    driver("net_null", &[], None),
-    driver("net_bonding", &["slave", "member"], None),
-    driver("net_failsafe", &[], None),
-    driver("net_vdev_netvsc", &[], None),
+    driver("net_tap", &[], Some("iface"), &["iface", "remote"]),
+    driver("net_af_packet", &["iface"], Some("iface"), &["iface"]),
+    driver("net_af_xdp", &["iface"], Some("iface"), &["iface"]),
+    driver("net_virtio_user", &["path"], Some("path"), &[]),
+    // A socket's path, whatever it is called.
+    driver("net_vhost", &["iface"], Some("iface"), &[]),
+    driver("net_memif", &[], None, &[]),
+    driver("net_ring", &[], None, &[]),
+    driver(
+        "net_pcap",
+        &["rx_pcap", "tx_pcap", "iface", "rx_iface", "tx_iface"],
+        Some("iface"),
+        &["iface", "rx_iface", "tx_iface"],
+    ),
+    driver("net_null", &[], None, &[]),
+    driver("net_bonding", &["slave", "member"], None, &[]),
+    driver("net_failsafe", &[], None, &[]),
+    driver("net_vdev_netvsc", &[], None, &["iface"]),
 ];
 
-const fn driver(name: &'static str, needs: &'static [&'static str], owns: Option<&'static str>) -> Driver {
-    Driver { name, needs, owns }
+const fn driver(
+    name: &'static str,
+    needs: &'static [&'static str],
+    owns: Option<&'static str>,
+    interfaces: &'static [&'static str],
+) -> Driver {
+    Driver { name, needs, owns, interfaces }
 }
 
 #[cfg(test)]
@@ -259,5 +295,17 @@ mod tests {
         for devargs in wrong {
             assert!(Device::parse(devargs).is_err(), "{devargs}");
         }
+    }
+
+    #[test]
+    fn names_of_interfaces_are_as_long_as_the_kernel_takes() {
+        for driver in ["net_tap0", "net_af_packet0", "net_af_xdp0", "net_pcap0"] {
+            assert!(Device::parse(&format!("{driver},iface=just-fifteen-15")).is_ok(), "{driver}");
+            let said = Device::parse(&format!("{driver},iface=one-of-sixteen-b")).unwrap_err();
+            assert!(said.contains("16 bytes") && said.contains("at most 15"), "{driver}: {said}");
+        }
+        assert!(Device::parse("net_vhost0,iface=/run/a/socket/of/some/length").is_ok(), "a path");
+        assert!(Device::parse("net_tap0,iface=lo").unwrap_err().contains("loopback"));
+        assert!(Device::parse("net_af_packet0,iface=lo").is_ok());
     }
 }

@@ -49,12 +49,13 @@ fn walk(table: &'static Table, old: &Tree, new: &Tree, path: &str, found: &mut V
             (Some(Value::Table(old)), Some(Value::Table(new)), Some(table)) => {
                 walk(table, old, new, &at, found);
             }
-            (old, new, _) => found.push(Difference {
-                path: at,
-                old: old.map(|value| text(key.kind, value)),
-                new: new.map(|value| text(key.kind, value)),
-                change: key.change,
-            }),
+            (old, new, _) => {
+                let [old, new] = match key.kind {
+                    Kind::Tables(_) => rows(old, new),
+                    _ => [old, new].map(|value| value.map(text)),
+                };
+                found.push(Difference { path: at, old, new, change: key.change });
+            }
         }
     }
 }
@@ -76,12 +77,29 @@ fn links(table: &'static Table, old: &[Value], new: &[Value], found: &mut Vec<Di
     }
 }
 
+/// Of two lists of tables the rows that only one has; all rows, if they only moved: the first that matches counts.
+fn rows(old: Option<&Value>, new: Option<&Value>) -> [Option<String>; 2] {
+    let [old, new] = [old, new].map(|list| list.and_then(Value::as_array).map_or(&[][..], Vec::as_slice));
+    let only = |these: &[Value], others: &[Value]| -> Vec<String> {
+        these.iter().filter(|row| !others.contains(row)).map(ToString::to_string).collect()
+    };
+    let mut sides = [only(old, new), only(new, old)];
+    if sides.iter().all(Vec::is_empty) {
+        sides = [old, new].map(|rows| rows.iter().map(ToString::to_string).collect());
+    }
+    sides.map(|mut side| {
+        let more = side.len().saturating_sub(ROWS);
+        side.truncate(ROWS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!side.is_empty()).then(|| format!("{}{more}", side.join(", ")))
+    })
+}
+
 /// A value on one line.
-fn text(kind: Kind, value: &Value) -> String {
-    match (kind, value) {
-        (Kind::Tables(_), Value::Array(items)) => format!("{} of them", items.len()),
-        (_, Value::Table(_)) => "a table".to_owned(),
-        (_, value) => value.to_string(),
+fn text(value: &Value) -> String {
+    match value {
+        Value::Table(_) => "a table".to_owned(),
+        value => value.to_string(),
     }
 }
 
@@ -98,6 +116,9 @@ impl fmt::Display for Difference {
 
 /// The key of the links, whose names stand for it in a path.
 const LINK: &str = "link";
+
+/// Rows shown of each side: a history of large rule sets stays readable.
+const ROWS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -145,10 +166,22 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_counted() {
-        let cake = format!("{HOME}up = {{ qdisc = \"cake\" }}\n");
-        let rule = format!("{HOME}up = {{ qdisc = \"cake\", rule = [{{ dscp = \"EF\", mark = 1 }}] }}\n");
-        let expected = ("home.up.rule: (none) -> 1 of them".to_owned(), Change::Live);
-        assert_eq!(between(&cake, &rule), [expected]);
+    fn of_rules_those_that_came_and_went_are_shown() {
+        let cake = |rules: &str| format!("{HOME}up = {{ qdisc = \"cake\", rule = [{rules}] }}\n");
+        let [kept, old, new] = [
+            "{ dscp = \"EF\", mark = 1 }",
+            "{ destination = \"1.2.3.0/24\", mark = 1 }",
+            "{ destination = \"9.9.9.0/24\", mark = 2 }",
+        ];
+        let [before, after] = [old, new].map(|rule| cake(&format!("{kept}, {rule}")));
+        let change = |old: &str, new: &str| [(format!("home.up.rule: {old} -> {new}"), Change::Live)];
+        assert_eq!(between(&before, &after), change(old, new));
+        assert_eq!(between(&before, &cake(kept)), change(old, "(none)"));
+        assert_eq!(between(&cake(""), &cake(kept)), change("(none)", kept));
+        let moved = between(&before, &cake(&format!("{old}, {kept}")));
+        assert_eq!(moved, change(&format!("{kept}, {old}"), &format!("{old}, {kept}")));
+        let many: Vec<_> = (1..=20).map(|vlan| format!("{{ vlan = {vlan}, mark = 1 }}")).collect();
+        let [(said, _)] = between(&cake(""), &cake(&many.join(", "))).try_into().unwrap();
+        assert!(said.ends_with(" and 4 more"), "{said}");
     }
 }

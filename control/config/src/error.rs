@@ -54,7 +54,7 @@ pub struct Finding<W> {
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The file as it was named.
+    /// The file as it was named; empty: none that anybody sees, and the place is not told.
     pub file: String,
     /// From 1.
     pub line: usize,
@@ -224,7 +224,9 @@ impl fmt::Display for Errors {
 
 impl<W: fmt::Display> fmt::Display for Finding<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.position.file, self.position.line, self.position.column)?;
+        if !self.position.file.is_empty() {
+            write!(f, "{}:{}:{}: ", self.position.file, self.position.line, self.position.column)?;
+        }
         if !self.table.is_empty() {
             write!(f, "{}: ", self.table)?;
         }

@@ -1,6 +1,6 @@
 //! `weir check` and `weir keys`.
 
-use crate::plan::{Machine, environment, missing_cpus, plan, too_much_memory};
+use crate::plan::{Machine, environment, missing_cpus, plan, too_little_given, too_much_memory};
 use crate::say::{complain, say};
 use crate::service::capabilities::Needs;
 use anyhow::{Result, bail};
@@ -43,7 +43,12 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     let machine = Machine::look();
     let environment = environment(&config, &machine);
     // No mistakes: the file may be meant for another machine.
-    for concern in [missing_cpus(&config, &machine), too_much_memory(&environment, &machine)] {
+    let concerns = [
+        missing_cpus(&config, &machine),
+        too_much_memory(&environment, &machine),
+        too_little_given(&environment),
+    ];
+    for concern in concerns {
         concern.iter().for_each(|concern| complain(&format!("warning: {}: {concern}", file.display())));
     }
     let effective = config.to_toml();

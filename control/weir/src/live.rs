@@ -164,6 +164,9 @@ impl Live {
     fn with(&self, settings: &[Setting], values: &mut Vec<Held>) -> Result<Config> {
         let mut tree = self.current.to_tree();
         for Setting { path, value } in settings {
+            forget_other_discipline(&mut tree, &self.resolve(path)?, value.as_ref());
+        }
+        for Setting { path, value } in settings {
             let path = self.resolve(path)?;
             let before = replace(&mut tree, &path, value.clone())?;
             values.push(Held { path, before, set: None });
@@ -367,8 +370,23 @@ impl Live {
     }
 }
 
+/// Nobody sees this text, so that no place in it is told.
 fn parsed(tree: &Table) -> Result<Config> {
-    Ok(config::parse("changed configuration", &toml::to_string(tree)?)?.config)
+    Ok(config::parse("", &toml::to_string(tree)?)?.config)
+}
+
+/// Another qdisc has other keys: those of the present one, which are written out with their defaults, would each be
+/// a mistake beside the new one, when what there is to say is that it needs a restart.
+fn forget_other_discipline(tree: &mut Table, path: &[String], value: Option<&Value>) {
+    let [link, index, way, key] = path else { return };
+    if key != QDISC || value.is_none() || find(tree, path) == value {
+        return;
+    }
+    let links = tree.get_mut(link).and_then(Value::as_array_mut);
+    let link = links.zip(index.parse::<usize>().ok()).and_then(|(links, index)| links.get_mut(index));
+    if let Some(direction) = link.and_then(|link| link.get_mut(way)).and_then(Value::as_table_mut) {
+        direction.clear();
+    }
 }
 
 fn find<'a>(tree: &'a Table, path: &[String]) -> Option<&'a Value> {
@@ -415,6 +433,9 @@ fn pause(signals: &Signals) {
 fn now() -> Instant {
     Instant::now()
 }
+
+/// The key that decides which others there are.
+const QDISC: &str = "qdisc";
 
 /// After what time values are set back that could not be.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -469,10 +490,22 @@ mod tests {
         ] {
             let error = format!("{:#}", set(&live, path, value).unwrap_err());
             assert!(error.contains(said), "{path} {value}: {error}");
+            assert!(!error.contains(":1:") && !error.starts_with(':'), "a place in no file: {error}");
         }
         let two = HOME.replace("home.lan", "work").replace("null0", "null2").replace("null1", "null3");
         let error = set(&self::live(&format!("{HOME}{two}")), "down.bandwidth", "5Mbit").unwrap_err();
         assert!(error.to_string().contains("home.lan, work"), "{error}");
+    }
+
+    #[test]
+    fn another_discipline_is_one_difference_and_needs_a_restart() {
+        let live = live(HOME);
+        let other = ["home.lan.down.qdisc: \"fq_codel\" -> \"cake\""];
+        assert_eq!(set(&live, "down.qdisc", "cake").unwrap(), other);
+        assert_eq!(refused(&live, &format!("{HOME}down = {{ qdisc = \"cake\" }}\n")), other);
+        assert_eq!(set(&live, "down.qdisc", "fq_codel").unwrap(), [""; 0], "nothing else is forgotten");
+        let error = format!("{:#}", set(&live, "down.qdisc", "cakke").unwrap_err());
+        assert!(error.contains("cakke") && !error.contains("catch-up"), "{error}");
     }
 
     /// Each difference of `new` that needs a restart, with the reason.

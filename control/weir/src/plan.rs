@@ -133,7 +133,33 @@ pub fn too_much_memory(environment: &Environment, machine: &Machine) -> Option<S
     })
 }
 
+/// What is to be said if the file's own `-m` leaves packets less ordinary memory than they need: none can be
+/// added later. (Hugepages can be: there it is only what is taken at the start.)
+pub fn too_little_given(environment: &Environment) -> Option<String> {
+    let given = environment.given_mebibytes().filter(|_| !environment.hugepages)?;
+    let need = environment.memory_in_all().div_ceil(1 << 20);
+    // What drivers take is an estimate.
+    let fails =
+        if given.saturating_mul(1 << 20) < environment.packet_memory { "will fail" } else { "may fail" };
+    (given < need).then(|| {
+        format!(
+            "[eal] args: -m {given} gives {given} MiB, and packets, rings and drivers need {need} MiB: the start {fails} for lack of \
+             memory\n  help: give \"-m\", \"{need}\", or leave it out: weir gives as much as is needed"
+        )
+    })
+}
+
 impl Environment {
+    /// The last `-m`, which is the one that counts.
+    fn given_mebibytes(&self) -> Option<u64> {
+        let at = self.args.iter().rposition(|arg| arg.starts_with("-m"))?;
+        let value = match self.args.get(at)?.strip_prefix("-m")? {
+            "" => self.args.get(at + 1)?,
+            inline => inline,
+        };
+        value.parse().ok()
+    }
+
     /// The EAL's configuration for the instance `name`.
     pub fn eal(&self, name: &str, verbose: bool) -> EalConfig {
         let mut eal = EalConfig::new(format!("weir-{name}"));
@@ -341,6 +367,20 @@ mod tests {
         assert_eq!(missing_cpus(&self::config(LINK), &machine(&[3], 0)), None);
         assert_eq!(cpu_list("0-2,5,7-8\n"), Some(vec![0, 1, 2, 5, 7, 8]));
         assert_eq!(cpu_list("\n"), None);
+    }
+
+    #[test]
+    fn an_own_choice_of_memory_is_compared_with_what_packets_need() {
+        let said = |args: &str| {
+            let config = config(&format!("[eal]\nargs = [{args}]\n{LINK}"));
+            too_little_given(&environment(&config, &machine(&[0, 1], 0)))
+        };
+        let little = said(r#""--no-huge", "-m", "16""#).unwrap();
+        let number = little.split("give \"-m\", \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        assert_eq!(said(r#""--no-huge", "-m16""#), Some(little.clone()));
+        assert_eq!(said(&format!(r#""--no-huge", "-m", "{number}""#)), None, "the number that is told works");
+        assert_eq!(said(r#""--no-huge""#), None);
+        assert_eq!(said(r#""--in-memory", "-m", "16""#), None, "hugepages are added as needed");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::leftover;
 use crate::live::{Live, Running};
 use crate::observe::flows::talking;
 use crate::observe::{Instance, observe};
-use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_much_memory};
+use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_little_given, too_much_memory};
 use crate::progress::Progress;
 use crate::say::complain;
 use crate::service::capabilities::{Capabilities, Needs};
@@ -119,8 +119,9 @@ pub fn suited(source: &dyn Display, config: &Config) -> Result<Environment> {
         bail!("{source}: {missing}");
     }
     let environment = environment(config, &machine);
-    if let Some(much) = too_much_memory(&environment, &machine) {
-        complain(&format!("weir: warning: {source}: {much}"));
+    let concerns = [too_much_memory(&environment, &machine), too_little_given(&environment)];
+    for concern in concerns.into_iter().flatten() {
+        complain(&format!("weir: warning: {source}: {concern}"));
     }
     Ok(environment)
 }

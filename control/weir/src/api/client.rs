@@ -1,6 +1,7 @@
 //! Asks an instance of this machine, over its unix socket.
 
 use super::socket;
+use crate::say::complain;
 use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
@@ -71,7 +73,7 @@ impl Client {
         let name = &self.name;
         let (patience, then) = match method {
             Method::GET => (ANSWER_WITHIN, "is its process stopped?"),
-            _ => (CHANGE_WITHIN, "`weir history` tells whether it was done"),
+            _ => (CHANGE_WITHIN, "what it has not begun it will not do; `weir history` tells whether it did"),
         };
         let request = Request::builder()
             .method(method)
@@ -79,7 +81,18 @@ impl Client {
             .header(HOST, "localhost")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;
-        let answer = self.runtime.block_on(async { timeout(patience, exchange(&self.path, request)).await });
+        let answer = self.runtime.block_on(async {
+            let mut answer = pin!(exchange(&self.path, request));
+            match timeout(UNEASY, answer.as_mut()).await {
+                Ok(answer) => return Ok(answer),
+                Err(_) if patience > ANSWER_WITHIN => complain(&format!(
+                    "weir: instance {name:?} has not answered yet (is its process stopped?); waiting up to {patience:?}"
+                )),
+                // Whoever only looks is told soon enough.
+                Err(_) => {}
+            }
+            timeout(patience.saturating_sub(UNEASY), answer).await
+        });
         let (status, body) = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => bail!("instance {name:?} ended before it had answered: {error:#}"),
@@ -111,3 +124,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long it may take to change: longer than it waits for its workers.
 const CHANGE_WITHIN: Duration = Duration::from_secs(15);
+
+/// After what time without an answer whoever waits for a change is told: many ticks of the control loop.
+const UNEASY: Duration = Duration::from_secs(3);

@@ -8,8 +8,10 @@ use crate::observe::flows::Talking;
 use crate::report::Report;
 use crate::telemetry::delays::Delays;
 use config::model::Config;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::VecDeque;
 use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -35,6 +37,15 @@ pub struct Snapshot {
     pub generation: u64,
     /// What has happened, oldest first.
     pub events: Arc<VecDeque<Event>>,
+}
+
+/// Whoever is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// For the history: `root (pid 12)`.
+    pub who: String,
+    /// The connection, where it can tell that the other end is closed and not only done with asking: a unix socket.
+    pub connection: Option<Arc<OwnedFd>>,
 }
 
 /// A change that is asked for.
@@ -123,7 +134,7 @@ pub struct NoAnswer;
 #[derive(Debug)]
 enum Ask {
     Snapshot(oneshot::Sender<Arc<Snapshot>>),
-    Carry(Request, String, oneshot::Sender<Result<Done, Refusal>>),
+    Carry(Request, Peer, oneshot::Sender<Result<Done, Refusal>>),
 }
 
 /// A desk and the bell to ring there.
@@ -139,10 +150,11 @@ impl Desk {
         for _ in 0..WAITING {
             match self.0.try_recv() {
                 Ok(Ask::Snapshot(reply)) => curious.push(reply),
-                // Whoever was told that it takes too long must not find it done later.
-                Ok(Ask::Carry(_, _, reply)) if reply.is_closed() => {}
-                Ok(Ask::Carry(request, who, reply)) => {
-                    let _ = reply.send(clerk.carry_out(&request, &who));
+                // Whoever was told that it takes too long must not find it done later, nor who gave up while this
+                // process was stopped: their request was read when they had gone.
+                Ok(Ask::Carry(_, peer, reply)) if reply.is_closed() || peer.has_gone() => {}
+                Ok(Ask::Carry(request, peer, reply)) => {
+                    let _ = reply.send(clerk.carry_out(&request, &peer.who));
                 }
                 Err(_) => break,
             }
@@ -164,12 +176,12 @@ impl Bell {
         self.ring(SNAPSHOT_WITHIN, Ask::Snapshot).await
     }
 
-    /// Has `request` carried out.
+    /// Has `request` carried out for `peer`, unless they go before it is begun.
     ///
     /// # Errors
     /// The control loop does not answer.
-    pub async fn carry_out(&self, request: Request, who: &str) -> Result<Result<Done, Refusal>, NoAnswer> {
-        self.ring(CHANGE_WITHIN, |reply| Ask::Carry(request, who.to_owned(), reply)).await
+    pub async fn carry_out(&self, request: Request, peer: &Peer) -> Result<Result<Done, Refusal>, NoAnswer> {
+        self.ring(CHANGE_WITHIN, |reply| Ask::Carry(request, peer.clone(), reply)).await
     }
 
     async fn ring<T>(
@@ -183,6 +195,17 @@ impl Bell {
             answer.await.map_err(|_| NoAnswer)
         };
         timeout(patience, answer).await.unwrap_or(Err(NoAnswer))
+    }
+}
+
+impl Peer {
+    /// Whether the other end is known to be closed, and nobody is left to hear the answer.
+    fn has_gone(&self) -> bool {
+        let Some(connection) = &self.connection else { return false };
+        // A hang-up is told unasked.
+        let mut looked = [PollFd::new(connection.as_fd(), PollFlags::empty())];
+        let found = poll(&mut looked, PollTimeout::ZERO).is_ok();
+        found && looked[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
     }
 }
 
@@ -221,6 +244,8 @@ const CHANGE_WITHIN: Duration = Duration::from_secs(12);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
 
     /// Counts what it is asked.
     #[derive(Default)]
@@ -288,7 +313,8 @@ mod tests {
             for (who, waits) in [("gone", false), ("here", true)] {
                 let asking = bell.clone();
                 let asked = tokio::spawn(async move {
-                    asking.carry_out(Request::Reload { dry_run: false }, who).await.unwrap().unwrap()
+                    let peer = Peer { who: who.to_owned(), connection: None };
+                    asking.carry_out(Request::Reload { dry_run: false }, &peer).await.unwrap().unwrap()
                 });
                 tokio::task::yield_now().await;
                 if !waits {
@@ -301,6 +327,30 @@ mod tests {
             assert_eq!(clerk.carried, ["here"]);
             drop(desk);
             assert!(bell.snapshot().await.is_err(), "the loop has ended");
+        });
+    }
+
+    #[test]
+    fn who_has_hung_up_before_it_was_read_gets_nothing_done() {
+        block_on(async {
+            let (mut desk, bell) = desk();
+            let mut clerk = Counting::default();
+            for who in ["gone", "done with asking", "here"] {
+                let (theirs, ours) = UnixStream::pair().unwrap();
+                if who == "done with asking" {
+                    theirs.shutdown(Shutdown::Write).unwrap();
+                }
+                let _theirs = (who != "gone").then_some(theirs);
+                let peer = Peer { who: who.to_owned(), connection: Some(Arc::new(ours.into())) };
+                let asking = bell.clone();
+                let asked = tokio::spawn(async move {
+                    asking.carry_out(Request::Reload { dry_run: false }, &peer).await.is_ok()
+                });
+                tokio::task::yield_now().await;
+                desk.serve(&mut clerk);
+                assert_eq!(asked.await.unwrap(), who != "gone", "{who}");
+            }
+            assert_eq!(clerk.carried, ["done with asking", "here"]);
         });
     }
 }

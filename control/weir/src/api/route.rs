@@ -1,8 +1,7 @@
 //! Which path is answered by what.
 
-use super::desk::{Bell, Request, Setting, Snapshot};
+use super::desk::{Bell, Peer, Request, Setting, Snapshot};
 use super::fault::Fault;
-use super::serve::Peer;
 use crate::ask::seconds;
 use crate::events::Event;
 use crate::observe;
@@ -290,7 +289,7 @@ async fn change(
 }
 
 async fn carry_out(bell: &Bell, request: Request, dry_run: bool, peer: &Peer) -> Result<Response, Fault> {
-    let done = bell.carry_out(request, &peer.who).await??;
+    let done = bell.carry_out(request, peer).await??;
     json(&Changed { generation: done.generation, dry_run, changes: done.changes, text: done.text })
 }
 
@@ -338,6 +337,11 @@ fn flatten(
     for (key, value) in object {
         let path = if path.is_empty() { key } else { format!("{path}.{key}") };
         let value = match value {
+            serde_json::Value::Object(below) if below.is_empty() => {
+                return Err(Fault::bad(format!(
+                    "{path} = {{}} changes nothing: give a value, a table with keys, or null for the default"
+                )));
+            }
             serde_json::Value::Object(below) => {
                 flatten(&path, below, settings)?;
                 continue;
@@ -423,5 +427,12 @@ mod tests {
         ] {
             assert_eq!(settings_of(kind, body), Err(status), "{kind}: {body:.40}");
         }
+    }
+
+    #[test]
+    fn an_empty_table_is_named() {
+        let body = serde_json::from_str(r#"{"down": {"bandwidth": {}}}"#).unwrap();
+        let fault = flatten("", body, &mut Vec::new()).unwrap_err();
+        assert!(format!("{fault:?}").contains("down.bandwidth = {}"), "{fault:?}");
     }
 }

@@ -4,7 +4,7 @@
 //! of it. Who comes when all places are taken gets that of the one who has been connected for longest and waits
 //! for no answer.
 
-use super::desk::Bell;
+use super::desk::{Bell, Peer};
 use super::fault::Fault;
 use super::guard::Guard;
 use super::route;
@@ -23,6 +23,7 @@ use hyper_util::service::TowerToHyperService;
 use nix::unistd::{Uid, User};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,13 +37,6 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-
-/// Whoever is at the other end of a connection.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// For the history: `root (pid 12)`.
-    pub who: String,
-}
 
 /// A TCP address that is listened on, and what keeps strangers out.
 pub struct Door {
@@ -121,7 +115,8 @@ async fn welcome_unix(listener: UnixListener, router: Router) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let peer = Peer { who: name(&stream) };
+                let connection = stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
+                let peer = Peer { who: name(&stream), connection };
                 guests.welcome(|turn| attend(stream, peer, None, router.clone(), turn)).await;
             }
             // No file descriptor is free, for example.
@@ -155,7 +150,7 @@ async fn attend_tcp(
     turn: Arc<Turn>,
 ) {
     // Only whoever has the token can do anything that is noted.
-    let peer = Peer { who: format!("{address} with the token") };
+    let peer = Peer { who: format!("{address} with the token"), connection: None };
     match acceptor {
         None => attend(stream, peer, Some(guard), router, turn).await,
         Some(acceptor) => {
