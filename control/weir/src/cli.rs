@@ -179,7 +179,8 @@ pub enum Command {
         /// Draw percentile curves; with --interval of all intervals together.
         #[arg(long, value_name = "FILE.svg")]
         plot: Option<PathBuf>,
-        /// Write to this file, or with --format hgrm one file for each histogram into this folder.
+        /// Write to this file. With --format hgrm, a folder (one that is there, or whose name ends in / and is
+        /// made) gets a file for each histogram that has packets.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },

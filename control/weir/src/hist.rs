@@ -67,6 +67,8 @@ pub fn hist(request: &Request) -> Result<ExitCode> {
         }
         Some(interval) => {
             let interval = Duration::from_secs(seconds(interval)?);
+            // A file that cannot be written shows now, not after the first interval.
+            writer.file()?;
             follow(&first, interval, request.count, fetch, |delays| writer.write(delays))?
         }
     };
@@ -130,13 +132,15 @@ impl<'a> Writer<'a> {
         if request.interval.is_some() && request.format == Format::Hgrm {
             bail!("an hgrm has no intervals: use --format log, and HdrHistogram's tools on it");
         }
-        let file = match &request.out {
-            Some(path) if !is_folder(request, path) => {
-                Some(File::create(path).with_context(|| cannot(path))?)
-            }
-            Some(_) | None => None,
-        };
-        Ok(Self { request, file, start: None })
+        Ok(Self { request, file: None, start: None })
+    }
+
+    /// The file, if one was asked for. It is opened, and so emptied, only when there is something to write.
+    fn file(&mut self) -> Result<Option<&mut File>> {
+        if let (None, Some(path)) = (&self.file, &self.request.out) {
+            self.file = Some(File::create(path).with_context(|| cannot(path))?);
+        }
+        Ok(self.file.as_mut())
     }
 
     fn write(&mut self, delays: &Delays) -> Result<()> {
@@ -148,7 +152,7 @@ impl<'a> Writer<'a> {
             Format::Json => serde_json::to_string_pretty(delays)? + "\n",
             Format::Csv => formats::csv(delays, first),
             Format::Hgrm => match &self.request.out {
-                Some(folder) if is_folder(self.request, folder) => return write_each(folder, delays),
+                Some(folder) if is_folder(folder) => return write_each(folder, delays),
                 Some(_) | None => formats::hgrm(delays)?,
             },
             Format::Log => {
@@ -156,7 +160,7 @@ impl<'a> Writer<'a> {
                 head + &formats::log_lines(delays, start)?
             }
         };
-        match &mut self.file {
+        match self.file()? {
             Some(file) => file.write_all(text.as_bytes()).context("cannot write to the file of --out"),
             None => say(&text),
         }
@@ -164,11 +168,12 @@ impl<'a> Writer<'a> {
 }
 
 /// Only an hgrm has room for one histogram, so that several need a folder.
-fn is_folder(request: &Request, path: &Path) -> bool {
-    request.format == Format::Hgrm && path.is_dir()
+fn is_folder(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 fn write_each(folder: &Path, delays: &Delays) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for delay in delays.histograms.iter().filter(|delay| delay.count > 0) {
         let name = delay.tag().replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
         write_file(&folder.join(name + ".hgrm"), &formats::hgrm_of(delay)?)?;
@@ -232,8 +237,7 @@ mod tests {
 
     #[test]
     fn an_hgrm_of_several_needs_a_folder_and_gets_a_file_for_each() {
-        let folder = std::env::temp_dir().join(format!("weir-hist-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let folder = std::env::temp_dir().join(format!("weir-hist-{}/new/", std::process::id()));
         let request = Request { format: Format::Hgrm, out: Some(folder.clone()), ..Request::default() };
         Writer::new(&request).unwrap().write(&document()).unwrap();
         let mut names: Vec<_> = std::fs::read_dir(&folder)
@@ -250,7 +254,13 @@ mod tests {
                 "home.down.all.total.hgrm"
             ]
         );
-        std::fs::remove_dir_all(&folder).unwrap();
+        let file = folder.join("kept");
+        std::fs::write(&file, "what was there").unwrap();
+        let request = Request { out: Some(file.clone()), ..request };
+        let several = Writer::new(&request).unwrap().write(&document()).unwrap_err().to_string();
+        assert!(several.contains("5 are asked for"), "{several}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "what was there");
+        std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
         let request = Request { format: Format::Hgrm, interval: Some("1s".into()), ..Request::default() };
         assert!(Writer::new(&request).err().unwrap().to_string().contains("--format log"));
     }

@@ -130,7 +130,7 @@ pub fn hgrm(delays: &Delays) -> Result<String> {
         [] => bail!("there is no such histogram: weir hist without options shows all"),
         several => bail!(
             "an hgrm has room for one histogram and {} are asked for: name one with --direction, --tin and --kind \
-             (--tin all: all tins together), or a folder with --out, which gets a file for each",
+             (--tin all: all tins together), or with --out a folder (its name ends in /), which gets a file for each",
             several.len()
         ),
     }
