@@ -156,7 +156,7 @@ pub enum Command {
         #[arg(long)]
         link: Option<String>,
         /// Only up or down.
-        #[arg(long)]
+        #[arg(long, value_parser = ["up", "down"])]
         direction: Option<String>,
         /// Only this tin of cake; all: all tins together.
         #[arg(long)]
@@ -171,8 +171,8 @@ pub enum Command {
         #[arg(long, conflicts_with = "interval")]
         recent: bool,
         /// Print what was added in each span of this length, from now on: 1s, 10s, 1m.
-        #[arg(long, value_name = "TIME")]
-        interval: Option<String>,
+        #[arg(long, value_name = "TIME", value_parser = span)]
+        interval: Option<Duration>,
         /// So many intervals; without, until interrupted.
         #[arg(long, value_name = "N", requires = "interval")]
         count: Option<u32>,
@@ -215,6 +215,11 @@ pub enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+}
+
+/// The length of an interval of `weir hist`.
+fn span(text: &str) -> Result<Duration, String> {
+    crate::ask::seconds(text).map(Duration::from_secs).map_err(|error| error.to_string())
 }
 
 /// A time between two readings: shorter, and reading would cost more than it tells.

@@ -1,8 +1,7 @@
 //! `weir hist`: how long packets took, as every percentile.
 
 use crate::api::client::Client;
-use crate::ask::seconds;
-use crate::say::say;
+use crate::say::say_more;
 use crate::telemetry::delays::{ALL_TINS, Delays, Filter};
 use crate::telemetry::{formats, plot};
 use anyhow::{Context, Result, bail};
@@ -25,7 +24,7 @@ pub struct Request {
     /// Of the last complete window, not since the start.
     pub recent: bool,
     /// What was added in each span of this length.
-    pub interval: Option<String>,
+    pub interval: Option<Duration>,
     /// So many spans; without, until interrupted.
     pub count: Option<u32>,
     /// Where their curves are drawn.
@@ -60,13 +59,12 @@ pub fn hist(request: &Request) -> Result<ExitCode> {
     let fetch = || chosen(client.get(path)?, &request.filter);
     let first = fetch()?;
     let mut writer = Writer::new(request)?;
-    let shown = match &request.interval {
+    let shown = match request.interval {
         None => {
             writer.write(&first)?;
             first
         }
         Some(interval) => {
-            let interval = Duration::from_secs(seconds(interval)?);
             // A file that cannot be written shows now, not after the first interval.
             writer.file()?;
             follow(&first, interval, request.count, fetch, |delays| writer.write(delays))?
@@ -98,14 +96,14 @@ fn chosen(delays: Delays, filter: &Filter) -> Result<Delays> {
     Ok(chosen)
 }
 
-/// Has written what is added in each interval; returns what was added in all of them. The intervals end when
-/// they should, however long it takes to ask.
+/// Has written what is added in each interval, until `write` says that nobody reads on; returns what was added
+/// in all of them. The intervals end when they should, however long it takes to ask.
 fn follow(
     first: &Delays,
     interval: Duration,
     count: Option<u32>,
     fetch: impl Fn() -> Result<Delays>,
-    mut write: impl FnMut(&Delays) -> Result<()>,
+    mut write: impl FnMut(&Delays) -> Result<bool>,
 ) -> Result<Delays> {
     let (mut before, begun) = (first.clone(), now());
     let mut taken = 0;
@@ -113,8 +111,11 @@ fn follow(
         taken += 1;
         pause((begun + interval * taken).saturating_duration_since(now()));
         let after = fetch()?;
-        write(&after.since(&before))?;
+        let read = write(&after.since(&before))?;
         before = after;
+        if !read {
+            break;
+        }
     }
     Ok(before.since(first))
 }
@@ -143,7 +144,8 @@ impl<'a> Writer<'a> {
         Ok(self.file.as_mut())
     }
 
-    fn write(&mut self, delays: &Delays) -> Result<()> {
+    /// Whether somebody still reads.
+    fn write(&mut self, delays: &Delays) -> Result<bool> {
         let (first, follows) = (self.start.is_none(), self.request.interval.is_some());
         let start = *self.start.get_or_insert(delays.start);
         let text = match self.request.format {
@@ -152,7 +154,9 @@ impl<'a> Writer<'a> {
             Format::Json => serde_json::to_string_pretty(delays)? + "\n",
             Format::Csv => formats::csv(delays, first),
             Format::Hgrm => match &self.request.out {
-                Some(folder) if is_folder(folder) => return write_each(folder, delays),
+                Some(folder) if is_folder(folder) => {
+                    return write_each(folder, delays).map(|()| true);
+                }
                 Some(_) | None => formats::hgrm(delays)?,
             },
             Format::Log => {
@@ -161,8 +165,11 @@ impl<'a> Writer<'a> {
             }
         };
         match self.file()? {
-            Some(file) => file.write_all(text.as_bytes()).context("cannot write to the file of --out"),
-            None => say(&text),
+            Some(file) => {
+                file.write_all(text.as_bytes()).context("cannot write to the file of --out")?;
+                Ok(true)
+            }
+            None => say_more(&text),
         }
     }
 }
@@ -228,11 +235,18 @@ mod tests {
         let mut written = Vec::new();
         let all = follow(&first, Duration::ZERO, Some(3), fetch, |delays| {
             written.push((delays.start, delays.window_s, delays.histograms[0].count));
-            Ok(())
+            Ok(true)
         });
         assert_eq!(written, [(1.0, 1.0, 10), (2.0, 1.0, 10), (3.0, 1.0, 10)]);
         let all = all.unwrap();
         assert_eq!((all.histograms[0].count, all.window_s), (30, 3.0));
+
+        let mut asked = 0;
+        let gone = follow(&first, Duration::ZERO, None, fetch, |_| {
+            asked += 1;
+            Ok(asked < 2)
+        });
+        assert_eq!((asked, gone.unwrap().window_s), (2, 5.0), "they end with their reader");
     }
 
     #[test]
@@ -261,7 +275,7 @@ mod tests {
         assert!(several.contains("5 are asked for"), "{several}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "what was there");
         std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
-        let request = Request { format: Format::Hgrm, interval: Some("1s".into()), ..Request::default() };
+        let request = Request { format: Format::Hgrm, interval: Some(Duration::from_secs(1)), ..Request::default() };
         assert!(Writer::new(&request).err().unwrap().to_string().contains("--format log"));
     }
 }
