@@ -116,10 +116,12 @@ pub enum Command {
         dry_run: bool,
     },
     /// Print what was changed in a running instance: when, by whom, and what.
+    ///
+    /// What was refused is there with the first line of why.
     History {
         /// Name of the instance. May be left out while only one runs.
         name: Option<String>,
-        /// Print all that has happened as JSON: links, ports and workers too.
+        /// Print all that has happened as JSON, whole: links, ports and workers too.
         #[arg(long)]
         json: bool,
     },
@@ -204,13 +206,11 @@ pub enum Command {
         allowed: Vec<String>,
     },
     /// Print the manual page in roff; with a folder, write one there for each command.
-    #[command(hide = true)]
     Man {
         /// The folder.
         folder: Option<PathBuf>,
     },
     /// Print the completions for a shell.
-    #[command(hide = true)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
