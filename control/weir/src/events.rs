@@ -191,7 +191,8 @@ mod tests {
             event.to_string().lines().skip(1).map(|line| line.trim().to_owned()).collect()
         };
         let shown: Vec<_> = kept.iter().map(lines).collect();
-        let expected: [&[&str]; 3] = [&["one"], &["one", "(1 more line: --json)"], &["one", "(2 more lines: --json)"]];
+        let expected: [&[&str]; 3] =
+            [&["one"], &["one", "(1 more line: --json)"], &["one", "(2 more lines: --json)"]];
         assert_eq!(shown, expected);
     }
 

@@ -180,7 +180,8 @@ fn is_folder(path: &Path) -> bool {
 }
 
 fn write_each(folder: &Path, delays: &Delays) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for delay in delays.histograms.iter().filter(|delay| delay.count > 0) {
         let name = delay.tag().replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
         write_file(&folder.join(name + ".hgrm"), &formats::hgrm_of(delay)?)?;
@@ -275,7 +276,8 @@ mod tests {
         assert!(several.contains("5 are asked for"), "{several}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "what was there");
         std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
-        let request = Request { format: Format::Hgrm, interval: Some(Duration::from_secs(1)), ..Request::default() };
+        let request =
+            Request { format: Format::Hgrm, interval: Some(Duration::from_secs(1)), ..Request::default() };
         assert!(Writer::new(&request).err().unwrap().to_string().contains("--format log"));
     }
 }
