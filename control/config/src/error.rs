@@ -23,6 +23,21 @@ pub enum LoadError {
         /// The system's reason.
         cause: std::io::Error,
     },
+    /// A pipe or a device, which might be waited for, or never end.
+    #[error(
+        "{path}: not a regular file\n  help: write the configuration to a file; values of a running instance are \
+         changed with `weir set`",
+        path = .0.display()
+    )]
+    NotRegular(PathBuf),
+    /// It has more than [`LONGEST`](crate::LONGEST) bytes.
+    #[error(
+        "{path}: longer than {longest} bytes, the most that is read\n  help: is it the configuration? Run more \
+         instances, each with a part of the links",
+        path = .0.display(),
+        longest = crate::LONGEST
+    )]
+    TooLong(PathBuf),
     /// It was read and is wrong.
     #[error(transparent)]
     Invalid(#[from] Errors),

@@ -22,6 +22,8 @@ pub mod tc;
 pub mod units;
 mod words;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -42,11 +44,24 @@ pub struct Loaded {
 /// Reads and checks the file at `path`.
 ///
 /// # Errors
-/// It cannot be read, or something in it is wrong.
+/// It is no regular file, longer than [`LONGEST`], cannot be read, or something in it is wrong.
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
-    Ok(parse(&path.display().to_string(), &text)?)
+    Ok(parse(&path.display().to_string(), &read(path)?)?)
+}
+
+/// The text of a file. A pipe is not opened: it would be waited for.
+fn read(path: &Path) -> Result<String, LoadError> {
+    let failed = |cause| LoadError::Read { path: path.to_owned(), cause };
+    let found = std::fs::metadata(path).map_err(failed)?;
+    if !found.is_file() && !found.is_dir() {
+        return Err(LoadError::NotRegular(path.to_owned()));
+    }
+    let mut text = Vec::new();
+    File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text)).map_err(failed)?;
+    if text.len() as u64 > LONGEST {
+        return Err(LoadError::TooLong(path.to_owned()));
+    }
+    String::from_utf8(text).map_err(|cause| failed(io::Error::new(io::ErrorKind::InvalidData, cause)))
 }
 
 /// Checks `text`, calling it `name` in messages.
@@ -102,5 +117,8 @@ pub const MINIMAL: &str = r#"
     up = { bandwidth = "20Mbit" }
     down = { bandwidth = "100Mbit" }
 "#;
+
+/// Bytes of a file at most, far more than any set of links takes: what is longer was named by mistake.
+pub const LONGEST: u64 = 1 << 20;
 
 const SYNTAX: &str = "strings need quotes, tables [brackets]; https://toml.io has the rules";

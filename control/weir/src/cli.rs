@@ -116,10 +116,12 @@ pub enum Command {
         dry_run: bool,
     },
     /// Print what was changed in a running instance: when, by whom, and what.
+    ///
+    /// What was refused is there with the first line of why.
     History {
         /// Name of the instance. May be left out while only one runs.
         name: Option<String>,
-        /// Print all that has happened as JSON: links, ports and workers too.
+        /// Print all that has happened as JSON, whole: links, ports and workers too.
         #[arg(long)]
         json: bool,
     },
@@ -156,7 +158,7 @@ pub enum Command {
         #[arg(long)]
         link: Option<String>,
         /// Only up or down.
-        #[arg(long)]
+        #[arg(long, value_parser = ["up", "down"])]
         direction: Option<String>,
         /// Only this tin of cake; all: all tins together.
         #[arg(long)]
@@ -171,15 +173,16 @@ pub enum Command {
         #[arg(long, conflicts_with = "interval")]
         recent: bool,
         /// Print what was added in each span of this length, from now on: 1s, 10s, 1m.
-        #[arg(long, value_name = "TIME")]
-        interval: Option<String>,
+        #[arg(long, value_name = "TIME", value_parser = span)]
+        interval: Option<Duration>,
         /// So many intervals; without, until interrupted.
         #[arg(long, value_name = "N", requires = "interval")]
         count: Option<u32>,
         /// Draw percentile curves; with --interval of all intervals together.
         #[arg(long, value_name = "FILE.svg")]
         plot: Option<PathBuf>,
-        /// Write to this file, or with --format hgrm one file for each histogram into this folder.
+        /// Write to this file. With --format hgrm, a folder (one that is there, or whose name ends in / and is
+        /// made) gets a file for each histogram that has packets.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -203,17 +206,20 @@ pub enum Command {
         allowed: Vec<String>,
     },
     /// Print the manual page in roff; with a folder, write one there for each command.
-    #[command(hide = true)]
     Man {
         /// The folder.
         folder: Option<PathBuf>,
     },
     /// Print the completions for a shell.
-    #[command(hide = true)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
+}
+
+/// The length of an interval of `weir hist`.
+fn span(text: &str) -> Result<Duration, String> {
+    crate::ask::seconds(text).map(Duration::from_secs).map_err(|error| error.to_string())
 }
 
 /// A time between two readings: shorter, and reading would cost more than it tells.

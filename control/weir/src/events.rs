@@ -93,6 +93,7 @@ impl Kind {
     }
 }
 
+/// A change whole; of a refusal, which may tell every mistake of a file, the first line.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, kind, by, text, changes, .. } = self;
@@ -100,9 +101,16 @@ impl fmt::Display for Event {
             Kind::Change => write!(f, "{text}  {at}  {by}")?,
             _ => write!(f, "refused       {at}  {by}")?,
         }
-        let told = if *kind == Kind::Change { "" } else { text.as_str() };
-        let lines = changes.iter().map(String::as_str).chain(told.lines());
-        lines.into_iter().try_for_each(|line| write!(f, "\n    {line}"))
+        changes.iter().try_for_each(|line| write!(f, "\n    {line}"))?;
+        if *kind == Kind::Change {
+            return Ok(());
+        }
+        let mut lines = text.lines();
+        lines.next().map_or(Ok(()), |first| write!(f, "\n    {first}"))?;
+        match lines.count() {
+            0 => Ok(()),
+            more => write!(f, "\n    ({more} more line{}: --json)", if more == 1 { "" } else { "s" }),
+        }
     }
 }
 
@@ -170,6 +178,22 @@ mod tests {
         let last = |end: u64| end + 1 - KEPT as u64..=end;
         assert_eq!(ids, last(1_001).chain(last(2_001)).collect::<Vec<_>>());
         assert_eq!((first.len(), first[0].kind), (1, Kind::Start), "who reads is not disturbed");
+    }
+
+    #[test]
+    fn of_a_refusal_the_first_line_is_shown() {
+        let mut events = Events::default();
+        for why in ["one", "one\n  two", "one\n  two\n  three"] {
+            events.refused(0, "root", why);
+        }
+        let kept = events.kept();
+        let lines = |event: &Event| -> Vec<String> {
+            event.to_string().lines().skip(1).map(|line| line.trim().to_owned()).collect()
+        };
+        let shown: Vec<_> = kept.iter().map(lines).collect();
+        let expected: [&[&str]; 3] =
+            [&["one"], &["one", "(1 more line: --json)"], &["one", "(2 more lines: --json)"]];
+        assert_eq!(shown, expected);
     }
 
     #[test]

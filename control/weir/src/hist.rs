@@ -1,8 +1,7 @@
 //! `weir hist`: how long packets took, as every percentile.
 
 use crate::api::client::Client;
-use crate::ask::seconds;
-use crate::say::say;
+use crate::say::say_more;
 use crate::telemetry::delays::{ALL_TINS, Delays, Filter};
 use crate::telemetry::{formats, plot};
 use anyhow::{Context, Result, bail};
@@ -25,7 +24,7 @@ pub struct Request {
     /// Of the last complete window, not since the start.
     pub recent: bool,
     /// What was added in each span of this length.
-    pub interval: Option<String>,
+    pub interval: Option<Duration>,
     /// So many spans; without, until interrupted.
     pub count: Option<u32>,
     /// Where their curves are drawn.
@@ -60,13 +59,14 @@ pub fn hist(request: &Request) -> Result<ExitCode> {
     let fetch = || chosen(client.get(path)?, &request.filter);
     let first = fetch()?;
     let mut writer = Writer::new(request)?;
-    let shown = match &request.interval {
+    let shown = match request.interval {
         None => {
             writer.write(&first)?;
             first
         }
         Some(interval) => {
-            let interval = Duration::from_secs(seconds(interval)?);
+            // A file that cannot be written shows now, not after the first interval.
+            writer.file()?;
             follow(&first, interval, request.count, fetch, |delays| writer.write(delays))?
         }
     };
@@ -96,14 +96,14 @@ fn chosen(delays: Delays, filter: &Filter) -> Result<Delays> {
     Ok(chosen)
 }
 
-/// Has written what is added in each interval; returns what was added in all of them. The intervals end when
-/// they should, however long it takes to ask.
+/// Has written what is added in each interval, until `write` says that nobody reads on; returns what was added
+/// in all of them. The intervals end when they should, however long it takes to ask.
 fn follow(
     first: &Delays,
     interval: Duration,
     count: Option<u32>,
     fetch: impl Fn() -> Result<Delays>,
-    mut write: impl FnMut(&Delays) -> Result<()>,
+    mut write: impl FnMut(&Delays) -> Result<bool>,
 ) -> Result<Delays> {
     let (mut before, begun) = (first.clone(), now());
     let mut taken = 0;
@@ -111,8 +111,11 @@ fn follow(
         taken += 1;
         pause((begun + interval * taken).saturating_duration_since(now()));
         let after = fetch()?;
-        write(&after.since(&before))?;
+        let read = write(&after.since(&before))?;
         before = after;
+        if !read {
+            break;
+        }
     }
     Ok(before.since(first))
 }
@@ -130,16 +133,19 @@ impl<'a> Writer<'a> {
         if request.interval.is_some() && request.format == Format::Hgrm {
             bail!("an hgrm has no intervals: use --format log, and HdrHistogram's tools on it");
         }
-        let file = match &request.out {
-            Some(path) if !is_folder(request, path) => {
-                Some(File::create(path).with_context(|| cannot(path))?)
-            }
-            Some(_) | None => None,
-        };
-        Ok(Self { request, file, start: None })
+        Ok(Self { request, file: None, start: None })
     }
 
-    fn write(&mut self, delays: &Delays) -> Result<()> {
+    /// The file, if one was asked for. It is opened, and so emptied, only when there is something to write.
+    fn file(&mut self) -> Result<Option<&mut File>> {
+        if let (None, Some(path)) = (&self.file, &self.request.out) {
+            self.file = Some(File::create(path).with_context(|| cannot(path))?);
+        }
+        Ok(self.file.as_mut())
+    }
+
+    /// Whether somebody still reads.
+    fn write(&mut self, delays: &Delays) -> Result<bool> {
         let (first, follows) = (self.start.is_none(), self.request.interval.is_some());
         let start = *self.start.get_or_insert(delays.start);
         let text = match self.request.format {
@@ -148,7 +154,9 @@ impl<'a> Writer<'a> {
             Format::Json => serde_json::to_string_pretty(delays)? + "\n",
             Format::Csv => formats::csv(delays, first),
             Format::Hgrm => match &self.request.out {
-                Some(folder) if is_folder(self.request, folder) => return write_each(folder, delays),
+                Some(folder) if is_folder(folder) => {
+                    return write_each(folder, delays).map(|()| true);
+                }
                 Some(_) | None => formats::hgrm(delays)?,
             },
             Format::Log => {
@@ -156,19 +164,24 @@ impl<'a> Writer<'a> {
                 head + &formats::log_lines(delays, start)?
             }
         };
-        match &mut self.file {
-            Some(file) => file.write_all(text.as_bytes()).context("cannot write to the file of --out"),
-            None => say(&text),
+        match self.file()? {
+            Some(file) => {
+                file.write_all(text.as_bytes()).context("cannot write to the file of --out")?;
+                Ok(true)
+            }
+            None => say_more(&text),
         }
     }
 }
 
 /// Only an hgrm has room for one histogram, so that several need a folder.
-fn is_folder(request: &Request, path: &Path) -> bool {
-    request.format == Format::Hgrm && path.is_dir()
+fn is_folder(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 fn write_each(folder: &Path, delays: &Delays) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for delay in delays.histograms.iter().filter(|delay| delay.count > 0) {
         let name = delay.tag().replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
         write_file(&folder.join(name + ".hgrm"), &formats::hgrm_of(delay)?)?;
@@ -223,17 +236,23 @@ mod tests {
         let mut written = Vec::new();
         let all = follow(&first, Duration::ZERO, Some(3), fetch, |delays| {
             written.push((delays.start, delays.window_s, delays.histograms[0].count));
-            Ok(())
+            Ok(true)
         });
         assert_eq!(written, [(1.0, 1.0, 10), (2.0, 1.0, 10), (3.0, 1.0, 10)]);
         let all = all.unwrap();
         assert_eq!((all.histograms[0].count, all.window_s), (30, 3.0));
+
+        let mut asked = 0;
+        let gone = follow(&first, Duration::ZERO, None, fetch, |_| {
+            asked += 1;
+            Ok(asked < 2)
+        });
+        assert_eq!((asked, gone.unwrap().window_s), (2, 5.0), "they end with their reader");
     }
 
     #[test]
     fn an_hgrm_of_several_needs_a_folder_and_gets_a_file_for_each() {
-        let folder = std::env::temp_dir().join(format!("weir-hist-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let folder = std::env::temp_dir().join(format!("weir-hist-{}/new/", std::process::id()));
         let request = Request { format: Format::Hgrm, out: Some(folder.clone()), ..Request::default() };
         Writer::new(&request).unwrap().write(&document()).unwrap();
         let mut names: Vec<_> = std::fs::read_dir(&folder)
@@ -250,8 +269,15 @@ mod tests {
                 "home.down.all.total.hgrm"
             ]
         );
-        std::fs::remove_dir_all(&folder).unwrap();
-        let request = Request { format: Format::Hgrm, interval: Some("1s".into()), ..Request::default() };
+        let file = folder.join("kept");
+        std::fs::write(&file, "what was there").unwrap();
+        let request = Request { out: Some(file.clone()), ..request };
+        let several = Writer::new(&request).unwrap().write(&document()).unwrap_err().to_string();
+        assert!(several.contains("5 are asked for"), "{several}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "what was there");
+        std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+        let request =
+            Request { format: Format::Hgrm, interval: Some(Duration::from_secs(1)), ..Request::default() };
         assert!(Writer::new(&request).err().unwrap().to_string().contains("--format log"));
     }
 }

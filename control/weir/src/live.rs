@@ -12,7 +12,6 @@ use crate::say::complain;
 use crate::service::Notify;
 use crate::signals::Signals;
 use anyhow::{Context, Result, anyhow, bail};
-use config::Loaded;
 use config::diff::{Difference, diff};
 use config::model::{self, Config, Offload};
 use config::schema::Change;
@@ -114,25 +113,13 @@ impl Live {
     /// It is wrong, needs a restart, or the workers did not take it up.
     pub fn reload(&mut self, running: &mut Running<'_>, by: &str, dry_run: bool) -> Result<Done, Refusal> {
         let _reloading = (!dry_run).then(|| running.notify.reloading());
-        let new = self.file().map(|loaded| loaded.config);
+        let new = load(&self.file).map(|loaded| loaded.config);
         let done = self.change(running, new, by, dry_run)?;
         if !dry_run {
             // The file says what is to run from now on, also of values that were set for a time.
             self.reverts.clear();
         }
         Ok(done)
-    }
-
-    /// Reads the file, if that is one: a pipe that `weir run` was given would be waited for.
-    fn file(&self) -> Result<Loaded> {
-        if std::fs::metadata(&self.file).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            bail!(
-                "{}: not a regular file, which cannot be read a second time; change values with `weir set`, or \
-                 restart with a file",
-                self.file.display()
-            );
-        }
-        load(&self.file)
     }
 
     /// Changes some values, for a time if one is given.

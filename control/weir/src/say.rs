@@ -8,12 +8,19 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 /// # Errors
 /// Standard output takes no more, for example because its disk is full.
 pub fn say(text: &str) -> Result<()> {
+    say_more(text).map(drop)
+}
+
+/// The same for who would go on: whether somebody still reads.
+///
+/// # Errors
+/// As [`say`].
+pub fn say_more(text: &str) -> Result<bool> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
     }
 }
 

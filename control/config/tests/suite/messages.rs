@@ -266,6 +266,22 @@ fn a_file_that_cannot_be_read_is_told() {
     );
 }
 
+#[test]
+fn what_never_ends_is_not_read() {
+    let error = config::load(std::path::Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(error.starts_with("/dev/zero: not a regular file") && error.contains("weir set"), "{error}");
+
+    let file = std::env::temp_dir().join(format!("weir-long-{}.toml", std::process::id()));
+    let comment = |length: u64| std::fs::write(&file, "#".repeat(length as usize)).unwrap();
+    comment(config::LONGEST);
+    let told = config::load(&file).unwrap_err().to_string();
+    assert!(told.contains("start with"), "{told}");
+    comment(config::LONGEST + 1);
+    let told = config::load(&file).unwrap_err().to_string();
+    std::fs::remove_file(&file).unwrap();
+    assert!(told.contains("longer than 1048576 bytes"), "{told}");
+}
+
 /// The listing for people, and the documentation's tables.
 #[test]
 fn the_keys_are_documented() {

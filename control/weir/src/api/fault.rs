@@ -2,7 +2,6 @@
 
 use super::desk::{NoAnswer, Refusal, Why};
 use super::route::json;
-use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
@@ -68,11 +67,5 @@ impl From<Refusal> for Fault {
             Why::Failed => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, text)
-    }
-}
-
-impl From<QueryRejection> for Fault {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::bad(rejection.body_text())
     }
 }

@@ -5,6 +5,7 @@
 //! * [`serve`]: a thread that lets clients in, and gives up on those that are slow, silent or too many.
 //! * [`guard`]: who may do what over TCP; [`tls`] encrypts it.
 //! * [`route`]: which path is answered by what; a new one is a line there.
+//! * [`parameters`]: what is asked behind the `?`, and how a mistake in it is told.
 //! * [`desk`]: where that thread and the control loop meet, which waits for no client.
 //! * [`client`]: how `weir show`, `reload`, `set` and `history` ask.
 
@@ -13,6 +14,7 @@ pub mod desk;
 mod fault;
 mod files;
 pub mod guard;
+mod parameters;
 pub mod route;
 pub mod serve;
 pub mod socket;

@@ -2,6 +2,7 @@
 
 use super::desk::{Bell, Peer, Request, Setting, Snapshot};
 use super::fault::Fault;
+use super::parameters::{Parameters, asked};
 use crate::ask::seconds;
 use crate::events::Event;
 use crate::observe;
@@ -10,8 +11,7 @@ use crate::report::{PortReport, TxQueueReport, WorkerReport};
 use crate::telemetry::delays::{Filter, Kind, Window};
 use crate::telemetry::{formats, metrics};
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post};
 use axum::{Extension, Router};
@@ -90,11 +90,19 @@ struct HistogramOptions {
     kind: Option<Kind>,
 }
 
-async fn histograms(
-    State(bell): State<Bell>,
-    options: Result<Query<HistogramOptions>, QueryRejection>,
-) -> Result<Response, Fault> {
-    let Query(HistogramOptions { window, format, link, direction, tin, kind }) = options?;
+impl Parameters for HistogramOptions {
+    const TAKES: &[(&str, &str)] = &[
+        ("window", "cumulative or interval"),
+        ("format", "json, csv, hgrm or log"),
+        ("link", "the name of a link"),
+        ("direction", "up or down"),
+        ("tin", "the name of a tin, or all"),
+        ("kind", "sojourn, residence or total"),
+    ];
+}
+
+async fn histograms(State(bell): State<Bell>, uri: Uri) -> Result<Response, Fault> {
+    let HistogramOptions { window, format, link, direction, tin, kind } = asked(&uri)?;
     let snapshot = snapshot(&bell).await?;
     let delays = match window {
         Window::Cumulative => snapshot.delays.clone(),
@@ -220,6 +228,10 @@ struct Since {
     after: u64,
 }
 
+impl Parameters for Since {
+    const TAKES: &[(&str, &str)] = &[("after", "the number of an event, from 0")];
+}
+
 /// What has happened.
 #[derive(Serialize, Deserialize)]
 pub struct Events {
@@ -227,11 +239,8 @@ pub struct Events {
     pub events: Vec<Event>,
 }
 
-async fn events(
-    State(bell): State<Bell>,
-    since: Result<Query<Since>, QueryRejection>,
-) -> Result<Response, Fault> {
-    let Query(Since { after }) = since?;
+async fn events(State(bell): State<Bell>, uri: Uri) -> Result<Response, Fault> {
+    let Since { after } = asked(&uri)?;
     let snapshot = snapshot(&bell).await?;
     json(&Events { events: snapshot.events.iter().filter(|event| event.id > after).cloned().collect() })
 }
@@ -243,12 +252,20 @@ struct ReloadOptions {
     dry_run: bool,
 }
 
+impl Parameters for ReloadOptions {
+    const TAKES: &[(&str, &str)] = &[("dry-run", "true or false")];
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ChangeOptions {
     #[serde(default)]
     dry_run: bool,
     r#for: Option<String>,
+}
+
+impl Parameters for ChangeOptions {
+    const TAKES: &[(&str, &str)] = &[("dry-run", "true or false"), ("for", "a time from 1s to 720h")];
 }
 
 /// What came of a change.
@@ -268,21 +285,22 @@ pub struct Changed {
 async fn reload(
     State(bell): State<Bell>,
     Extension(peer): Extension<Peer>,
-    options: Result<Query<ReloadOptions>, QueryRejection>,
+    uri: Uri,
 ) -> Result<Response, Fault> {
-    let Query(ReloadOptions { dry_run }) = options?;
+    let ReloadOptions { dry_run } = asked(&uri)?;
     carry_out(&bell, Request::Reload { dry_run }, dry_run, &peer).await
 }
 
 async fn change(
     State(bell): State<Bell>,
     Extension(peer): Extension<Peer>,
-    options: Result<Query<ChangeOptions>, QueryRejection>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    let Query(ChangeOptions { dry_run, r#for }) = options?;
-    let span = r#for.map(|text| seconds(&text)).transpose().map_err(|error| Fault::bad(error.to_string()))?;
+    let ChangeOptions { dry_run, r#for } = asked(&uri)?;
+    let span = r#for.map(|text| seconds(&text)).transpose();
+    let span = span.map_err(|error| Fault::bad(format!("for: {error}")))?;
     let settings = settings(&headers, &whole(body).await?)?;
     let request = Request::Set { settings, span: span.map(Duration::from_secs), dry_run };
     carry_out(&bell, request, dry_run, &peer).await
@@ -366,12 +384,20 @@ async fn no_such_path(uri: Uri) -> Fault {
 }
 
 async fn no_such_method(method: hyper::Method, uri: Uri) -> Fault {
-    let text = format!("{} cannot be asked of {}: see Allow", clipped(method.as_str()), uri.path());
+    let (method, path) = (clipped(method.as_str()), uri.path());
+    let text = format!("{path} takes no {method}; it takes {}", methods(path).join(", "));
     Fault::new(StatusCode::METHOD_NOT_ALLOWED, text)
 }
 
+/// What may be asked of a path, as it is documented.
+fn methods(path: &str) -> Vec<String> {
+    let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap_or_default();
+    let of_path = document.get("paths").and_then(|paths| paths.get(path)?.as_object());
+    of_path.into_iter().flatten().map(|(method, _)| method.to_uppercase()).collect()
+}
+
 /// Enough of what somebody sent to know it again.
-fn clipped(text: &str) -> String {
+pub fn clipped(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
@@ -391,6 +417,12 @@ mod tests {
         let mut served: Vec<_> = routes().into_iter().map(|(path, _)| path.to_owned()).collect();
         served.sort();
         assert_eq!(documented, served);
+    }
+
+    #[test]
+    fn the_methods_of_a_path_are_known() {
+        assert_eq!(methods("/v1/config"), ["GET", "PATCH"]);
+        assert_eq!(methods("/v1/reload"), ["POST"]);
     }
 
     fn settings_of(kind: &str, body: &str) -> Result<Vec<String>, u16> {

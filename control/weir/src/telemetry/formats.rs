@@ -11,7 +11,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The table that `weir hist` prints: each percentile, and where the packets lie.
+/// The table that `weir hist` prints in 80 columns: each percentile, and where the packets lie.
 pub fn table(delays: &Delays) -> String {
     let window = match delays.window {
         Window::Cumulative => "since the start",
@@ -23,9 +23,14 @@ pub fn table(delays: &Delays) -> String {
         let same = |delay: &&Delay| (&delay.link, &delay.direction) == (&first.link, &first.direction);
         let (of_one, after) = rest.split_at(rest.iter().take_while(same).count());
         rest = after;
-        let _ = write!(text, "\n{:<24}{:>12}", format!("{}/{}", first.link, first.direction), "packets");
-        first.percentiles().iter().for_each(|(name, _)| text += &format!("{name:>9}"));
-        let _ = writeln!(text, "  1us {:^12} 60s", "");
+        let mut name = format!("{}/{}", first.link, first.direction);
+        if name.chars().count() >= NAME {
+            let _ = write!(text, "\n{name}");
+            name.clear();
+        }
+        let _ = write!(text, "\n{name:<NAME$}{:>8}", "packets");
+        first.percentiles().iter().for_each(|(name, _)| text += &format!("{name:>7}"));
+        let _ = writeln!(text, "  1us{:>1$}", "60s", COLUMNS - 3);
         Kind::ALL.into_iter().for_each(|kind| rows(&mut text, kind, of_one));
     }
     if delays.histograms.is_empty() {
@@ -38,23 +43,21 @@ fn rows(text: &mut String, kind: Kind, of_one: &[Delay]) {
     for delay in of_one.iter().filter(|delay| delay.kind == kind) {
         let name = match &delay.tin {
             Some(tin) => format!("  {tin}"),
-            None if kind == Kind::Total && delay.until == Until::Submission => {
-                "total to submission".to_owned()
-            }
+            None if kind == Kind::Total && delay.until == Until::Submission => "total to driver".to_owned(),
             None => kind.to_string(),
         };
-        let _ = write!(text, "{name:<24}{:>12}", delay.count);
+        let _ = write!(text, "{name:<NAME$}{:>8}", packets(delay.count));
         if delay.count == 0 {
             let unseen = kind == Kind::Residence && delay.until == Until::Submission && delay.tin.is_none();
             text.push_str(if unseen { "  the port shows no completions\n" } else { "\n" });
             continue;
         }
-        delay.percentiles().iter().for_each(|(_, nanos)| text.push_str(&format!("{:>9}", time(*nanos))));
+        delay.percentiles().iter().for_each(|(_, nanos)| text.push_str(&format!("{:>7}", time(*nanos))));
         let _ = writeln!(text, "  {}", bar(&delay.buckets));
     }
 }
 
-/// Where the packets lie between 1 us and 60 s, each column 2.4 times as far as the one before: the root of
+/// Where the packets lie between 1 us and 60 s, each column 4.4 times as far as the one before: the root of
 /// their share, so that the few that are slow are seen.
 fn bar(buckets: &[(u64, u64)]) -> String {
     let mut columns = [0_u64; COLUMNS];
@@ -70,6 +73,18 @@ fn bar(buckets: &[(u64, u64)]) -> String {
         _ => MARKS[((count as f64 / most).sqrt() * (MARKS.len() - 1) as f64).round() as usize % MARKS.len()],
     };
     columns.into_iter().map(mark).collect::<String>().trim_end().to_owned()
+}
+
+/// A number of packets, from ten millions on to four digits.
+fn packets(count: u64) -> String {
+    let (value, unit) = match count {
+        count if count < 10_000_000 => return count.to_string(),
+        count if count < 10_000_000_000 => (count as f64 / 1e6, "M"),
+        count if count < 10_000_000_000_000 => (count as f64 / 1e9, "G"),
+        count => (count as f64 / 1e12, "T"),
+    };
+    let decimals = if value >= 999.95 { 0 } else { 1 + usize::from(value < 99.995) };
+    format!("{value:.decimals$}{unit}")
 }
 
 /// A time to three digits.
@@ -130,7 +145,7 @@ pub fn hgrm(delays: &Delays) -> Result<String> {
         [] => bail!("there is no such histogram: weir hist without options shows all"),
         several => bail!(
             "an hgrm has room for one histogram and {} are asked for: name one with --direction, --tin and --kind \
-             (--tin all: all tins together), or a folder with --out, which gets a file for each",
+             (--tin all: all tins together), or with --out a folder (its name ends in /), which gets a file for each",
             several.len()
         ),
     }
@@ -212,8 +227,11 @@ pub fn log_lines(delays: &Delays, start: f64) -> Result<String> {
     String::from_utf8(text).context("an interval log is text")
 }
 
+/// Columns of the names of the table's rows.
+const NAME: usize = 16;
+
 /// Columns of [`bar`].
-const COLUMNS: usize = 20;
+const COLUMNS: usize = 12;
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Percentiles told of each halving of what is left.
@@ -231,7 +249,9 @@ pub mod tests {
     #[test]
     fn each_format_is_as_it_was() {
         let document = document();
-        snapshot("hist_table.txt", &table(&document));
+        let text = table(&document);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        snapshot("hist_table.txt", &text);
         let hgrm = hgrm_of(&document.histograms[4]).unwrap();
         snapshot("hist.hgrm", &hgrm);
         let csv = csv(&document, true);
@@ -315,6 +335,13 @@ pub mod tests {
             }
         }
         bytes
+    }
+
+    #[test]
+    fn packets_take_seven_columns() {
+        let counts =
+            [0, 9_999_999, 12_345_678, 9_999_600_000, 12_345_678_901, u64::MAX / 1_000_000].map(packets);
+        assert_eq!(counts, ["0", "9999999", "12.35M", "10000M", "12.35G", "18.45T"]);
     }
 
     #[test]
