@@ -4,7 +4,7 @@ CARGO ?= cargo
 RELEASE := target/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo hwtests vm test unit asan lint rules instructions conformance bench screenshots soak clean
+.PHONY: help setup build deb demo hwtests vm test unit asan lint rules instructions conformance bench screenshots soak clean
 
 help: ## what can be made here
 	@echo "weir: fq_codel and cake in front of a NIC, on DPDK"; echo
@@ -21,6 +21,9 @@ demo: build ## real TCP through weir at 100 Mbit/s, FIFO, fq_codel and cake, and
 
 hwtests: build ## three field experiments on a modelled card, the fault, then the cure: report in target/hwtests/ (root, 10 minutes)
 	$(RELEASE)/hwtests all --rig model --weir $(RELEASE)/weir --out target/hwtests
+
+deb: build ## a Debian package: binary, unit, manual, completions: target/debian/
+	control/weir/package/deb
 
 vm: build ## DPDK's igb driver on emulated cards, in a virtual machine: completions, TSO, checksums, TCP: report in target/vm/report/
 	.ci/setup-vm

@@ -21,11 +21,11 @@ use anyhow::{Context, Result};
 use dpdk::port::PortConfig;
 use dpdk::{Burst, Eal, Mempool, MempoolConfig, Port, Ring, RxQueue, TxQueue};
 use engine::clock::Clock;
+use engine::delays::{ByKind, Recorder, Totals, tins};
 use engine::flight::{Flight, Kind, Total};
 use engine::mailbox;
 use engine::page::{DirectionPage, Page};
 use engine::plan::{CompleteOn, GovernorPlan};
-use engine::sojourn::{self, Sojourn};
 use engine::split::offload::Offload;
 use engine::worker::Worker;
 use serde::{Deserialize, Serialize};
@@ -403,10 +403,10 @@ impl Between {
         let directions = worker.directions().len();
         let mut page = Page::new(directions);
         page.flight = vec![Flight::new(); directions];
-        page.sojourn = vec![Sojourn::new(&most_tins()); directions];
+        page.delays = vec![ByKind::<Recorder>::new(tins(&most_tins())); directions];
         worker.exchange_histograms(&mut page);
         seen.flight.add(&page.flight[0]);
-        seen.sojourn.add(&page.sojourn[0]);
+        seen.sojourn.add(&page.delays[0].sojourn);
     }
 
     fn count(&self, record: &mut Record) {
@@ -428,7 +428,7 @@ impl Between {
 #[derive(Debug, Default)]
 struct Histograms {
     flight: Total,
-    sojourn: sojourn::Total,
+    sojourn: Totals,
 }
 
 impl Record {

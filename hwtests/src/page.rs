@@ -194,10 +194,15 @@ impl Apart {
     }
 }
 
-/// Every quantity that more than one witness saw.
+/// The cases that witnesses saw.
+fn heard(experiment: &Experiment) -> impl Iterator<Item = &CaseRecord> {
+    experiment.cases.iter().filter(|case| !case.accounts.is_empty())
+}
+
+/// Every quantity that a witness saw, with a column for each case of [`heard`].
 fn hearings(experiment: &Experiment) -> Vec<Hearing> {
     let mut found: Vec<(&'static Quantity, Vec<&'static str>)> = Vec::new();
-    for account in experiment.cases.iter().flat_map(|case| &case.accounts) {
+    for account in heard(experiment).flat_map(|case| &case.accounts) {
         match found.iter_mut().find(|(quantity, _)| *quantity == account.of) {
             Some((_, witnesses)) if witnesses.contains(&account.by) => {}
             Some((_, witnesses)) => witnesses.push(account.by),
@@ -210,14 +215,14 @@ fn hearings(experiment: &Experiment) -> Vec<Hearing> {
             same.map(|account| account.value).filter(|value| value.is_finite())
         };
         let cells = |by: &'static str| {
-            let cells = experiment.cases.iter().map(|case| value(case, by).map_or("–".into(), figure));
+            let cells = heard(experiment).map(|case| value(case, by).map_or("–".into(), figure));
             (by, cells.collect())
         };
         let apart = |case: &CaseRecord| {
             let values: Vec<_> = witnesses.iter().filter_map(|by| value(case, by)).collect();
             Apart(quantity.apart(&values))
         };
-        let apart = experiment.cases.iter().map(apart).collect();
+        let apart = heard(experiment).map(apart).collect();
         Hearing { quantity, rows: witnesses.iter().copied().map(cells).collect(), apart }
     };
     found.into_iter().map(hearing).collect()
@@ -402,8 +407,8 @@ mod tests {
         let record = record();
         let hearings = hearings(&record.experiments[0]);
         assert_eq!(hearings.len(), 1);
-        assert_eq!(hearings[0].rows[1].1, ["90.1", "99.8", "–"]);
-        assert_eq!(hearings[0].verdicts(), ["≠ 10 %", "agree", "–"]);
+        assert_eq!(hearings[0].rows[1].1, ["90.1", "99.8"], "far was not heard");
+        assert_eq!(hearings[0].verdicts(), ["≠ 10 %", "agree"]);
         for page in [html::page(&record), markdown::page(&record)] {
             assert!(page.contains("where they disagree") && page.contains("≠ 10 %"), "{page}");
         }

@@ -732,7 +732,8 @@ impl Bench {
             nap(Duration::from_millis(10));
         }
         let (status, lines) = process.stop(Signal::TERM, Duration::ZERO).unwrap();
-        assert_eq!(status.code(), Some(1), "{}", lines.join("\n"));
+        // 78: for its configuration.
+        assert!(matches!(status.code(), Some(1 | 78)), "{status}: {}", lines.join("\n"));
         lines.join("\n")
     }
 

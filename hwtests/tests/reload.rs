@@ -58,7 +58,7 @@ fn a_storm_of_changes_loses_and_reorders_nothing() {
             any(&["besteffort", "diffserv3", "diffserv4", "diffserv8", "precedence"], 1),
             any(&["triple-isolate", "flowblind", "srchost", "flows", "dual-dsthost"], 2),
             any(&["\"ethernet\"", "\"pppoe-ptm\"", "\"docsis\""], 1),
-            any(&["\"aggressive\"", "\"off\""], 2),
+            any(&["\"aggressive\"", "false"], 2),
             any(&["true", "false"], 3),
             any(&["true", "false"], 1),
             any(&["false", "true"], 4),

@@ -43,6 +43,7 @@ struct Taken {
     names: Vec<(String, Range<usize>)>,
     ports: Vec<(String, Range<usize>)>,
     resources: Vec<((&'static str, String), Range<usize>)>,
+    bridges: Vec<(String, Range<usize>)>,
 }
 
 fn lcores(lcores: &file::Lcores, findings: &mut Findings<'_>) -> model::Lcores {
@@ -88,7 +89,12 @@ fn link(
         let remedy = "leave out up or down, or give it a table";
         findings.error(At::key(&path, "", span), Mistake::NothingForwarded, String::new(), remedy);
     }
-    Some(model::Link {
+    let on_stop = link.on_stop.as_ref().map_or(model::OnStop::LinkDown, |word| match word.get_ref() {
+        file::OnStop::LinkDown => model::OnStop::LinkDown,
+        file::OnStop::Bridge => model::OnStop::Bridge,
+    });
+    let given = link.on_stop.as_ref().map(Spanned::span);
+    let link = model::Link {
         name: link.name.into_inner(),
         a,
         b,
@@ -96,7 +102,36 @@ fn link(
         down,
         link_down_hold: link.link_down_hold.map_or(model::Link::LINK_DOWN_HOLD, |file::Span(span)| span),
         propagate_link: link.propagate_link.unwrap_or(false),
-    })
+        on_stop,
+    };
+    if let (Some(span), model::OnStop::Bridge) = (given, on_stop) {
+        bridge(&path, &link, span, taken, findings);
+    }
+    Some(link)
+}
+
+/// Whether the kernel can bridge the ports, under a name that no other link needs.
+fn bridge(
+    path: &str,
+    link: &model::Link,
+    span: Range<usize>,
+    taken: &mut Taken,
+    findings: &mut Findings<'_>,
+) {
+    let at = || At::value(path, "on-stop", span.clone());
+    for (key, port) in [("a", &link.a), ("b", &link.b)] {
+        if !port.device.is_the_kernels() {
+            let what = Mistake::NotTheKernels { key, device: port.device.name().to_owned() };
+            let accepted = "\"bridge\" with PCI ports, net_af_packet and net_af_xdp";
+            let remedy = "write on-stop = \"link-down\": without weir nothing can pass between these ports";
+            findings.error(at(), what, accepted.to_owned(), remedy);
+        }
+    }
+    if let Some(line) = claim(&mut taken.bridges, link.bridge(), span.clone(), findings) {
+        let what = Mistake::ResourceTaken(format!("the bridge's name {}", link.bridge()), line);
+        let remedy = "give one of the links another name: its first ten characters name the bridge";
+        findings.error(at(), what, String::new(), remedy);
+    }
 }
 
 fn port(

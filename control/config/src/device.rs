@@ -86,6 +86,18 @@ impl Device {
         self.bus == Bus::Vdev
     }
 
+    /// Whether the kernel has, or can have, an interface of its own on it: a PCI port, or the interface behind
+    /// `net_af_packet` and `net_af_xdp`.
+    pub fn is_the_kernels(&self) -> bool {
+        self.bus == Bus::Pci || self.interface().is_some()
+    }
+
+    /// The kernel's interface that it works on through a socket.
+    pub fn interface(&self) -> Option<&str> {
+        let works_on_one = matches!(self.driver(), Some("net_af_packet" | "net_af_xdp"));
+        self.argument("iface").filter(|_| works_on_one)
+    }
+
     /// The driver of a virtual device, if it is one that weir knows: `net_tap`.
     pub fn driver(&self) -> Option<&'static str> {
         self.known_driver().map(|driver| driver.name)

@@ -11,7 +11,7 @@ use shaper::rate::{Framing, Overhead};
 use toml::Value;
 
 use crate::file::{AUTO, NONE, OFF, UNLIMITED};
-use crate::model::{Api, Config, Direction, Link, Port};
+use crate::model::{Api, Config, Direction, Link, OnStop, Port};
 use crate::schema::{CAKE, FIFO, FQ_CODEL};
 use crate::tc;
 use crate::units::{rate, size, time};
@@ -77,6 +77,7 @@ impl Link {
         }
         writeln!(out, "link-down-hold = \"{}\"", time(self.link_down_hold))?;
         writeln!(out, "propagate-link = {}", self.propagate_link)?;
+        writeln!(out, "on-stop = \"{}\"", self.on_stop.name())?;
         for (key, direction) in on {
             writeln!(out, "\n[link.{key}]")?;
             for direction in direction.iter() {
@@ -315,7 +316,11 @@ impl fmt::Display for Link {
             }
         }
         let propagate = if self.propagate_link { "propagated" } else { "not propagated" };
-        writeln!(f, "  link down: queues held {}, {propagate}", time(self.link_down_hold))
+        writeln!(f, "  link down: queues held {}, {propagate}", time(self.link_down_hold))?;
+        match self.on_stop {
+            OnStop::LinkDown => writeln!(f, "  stopped: ports closed"),
+            OnStop::Bridge => writeln!(f, "  stopped: ports bridged by the kernel as {}", self.bridge()),
+        }
     }
 }
 

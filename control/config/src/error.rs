@@ -119,6 +119,14 @@ pub enum Mistake {
     /// Both directions off.
     #[error("up and down are both \"off\", so nothing is forwarded")]
     NothingForwarded,
+    /// A port that the kernel cannot have.
+    #[error("port {key} ({device}) is nothing that the kernel could bridge")]
+    NotTheKernels {
+        /// `a` or `b`.
+        key: &'static str,
+        /// The port.
+        device: String,
+    },
     /// A value that must be below another's.
     #[error("is not below {0}")]
     NotBelow(String),

@@ -83,6 +83,14 @@ pub(crate) struct Link {
     pub(crate) down: Option<TextOr<Direction>>,
     pub(crate) link_down_hold: Option<Span>,
     pub(crate) propagate_link: Option<bool>,
+    pub(crate) on_stop: Option<Spanned<OnStop>>,
+}
+
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OnStop {
+    LinkDown,
+    Bridge,
 }
 
 #[derive(Debug, serde::Deserialize)]

@@ -94,6 +94,18 @@ pub struct Link {
     pub link_down_hold: Duration,
     /// Take the other port's link down while one port's link is down.
     pub propagate_link: bool,
+    /// What becomes of the ports when weir stops.
+    pub on_stop: OnStop,
+}
+
+/// What becomes of a link's ports when weir stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStop {
+    /// They are closed; nothing passes.
+    #[default]
+    LinkDown,
+    /// The kernel bridges them.
+    Bridge,
 }
 
 /// A DPDK port.
@@ -193,7 +205,29 @@ impl Default for Governor {
 impl Link {
     /// Default `link-down-hold`.
     pub const LINK_DOWN_HOLD: Duration = Duration::from_millis(100);
+
+    /// Name of the interface that bridges its ports while weir is stopped: the kernel takes 15 bytes.
+    pub fn bridge(&self) -> String {
+        let name: String = self.name.chars().take(BRIDGE_NAME - BRIDGE_PREFIX.len()).collect();
+        format!("{BRIDGE_PREFIX}{name}")
+    }
 }
+
+impl OnStop {
+    /// The word in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnStop::LinkDown => "link-down",
+            OnStop::Bridge => "bridge",
+        }
+    }
+}
+
+/// Tells weir's bridges from others at a glance.
+const BRIDGE_PREFIX: &str = "weir-";
+
+/// `IFNAMSIZ` without the byte that ends the name.
+const BRIDGE_NAME: usize = 15;
 
 /// Bytes in front of the IP packet in an untagged frame.
 pub(crate) const ETHER_HEADER: u32 = 14;

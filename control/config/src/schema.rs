@@ -202,6 +202,7 @@ pub static ENGINE: Table = Table {
         ("catch-up", "it belongs into up and down of a [[link]]"),
         ("link-down-hold", "it belongs into a [[link]]"),
         ("propagate-link", "it belongs into a [[link]]"),
+        ("on-stop", "it belongs into a [[link]]"),
     ],
 };
 
@@ -266,6 +267,15 @@ pub static LINK: Table = Table {
             change: Change::Live,
             qdiscs: &[],
             help: "Take the other port's link down while one port's link is down.",
+        },
+        Key {
+            name: "on-stop",
+            kind: Kind::Choice(&["link-down", "bridge"]),
+            default: "\"link-down\"",
+            example: "\"bridge\"",
+            change: Change::Live,
+            qdiscs: &[],
+            help: "After a stop: the ports are closed; or go back to the kernel, which bridges them (PCI, net_af_packet, net_af_xdp).",
         },
     ],
     hints: &[

@@ -1,27 +1,36 @@
-//! Kernel interfaces behind a port, and what this machine uses them for: probing a port sends frames, which
-//! must not happen by accident where people work.
+//! Kernel interfaces behind a port, and what this machine uses them for: probing a port sends frames, and giving it
+//! to vfio takes it away, which must not happen by accident where people work.
 
+use crate::pci;
 use config::device::{Bus, Device};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 use std::fs;
+use std::path::Path;
 
 /// Why it would be rash to send test frames by `device`: the interfaces of the kernel that it sends by, or
 /// that are built on these, and the addresses and default routes they have. None: as far as can be known it
 /// carries nothing of this machine. (A NIC bound to vfio-pci has no interface.)
 pub fn use_of(device: &Device) -> Vec<String> {
-    let mut interfaces = behind(device);
+    uses_of(behind(device), Path::new("/"), &addresses)
+}
+
+/// The same of kernel interfaces, as /proc and /sys below `root` show them.
+pub fn uses_of(
+    mut interfaces: Vec<String>,
+    root: &Path,
+    addresses: &dyn Fn(&str) -> Vec<String>,
+) -> Vec<String> {
     let mut next = 0;
     while let Some(interface) = interfaces.get(next) {
         let above: Vec<_> =
-            built_on(interface).into_iter().filter(|name| !interfaces.contains(name)).collect();
+            built_on(root, interface).into_iter().filter(|name| !interfaces.contains(name)).collect();
         interfaces.extend(above);
         next += 1;
     }
-    let routes = [
-        ("IPv4", default_routes_v4(&fs::read_to_string("/proc/net/route").unwrap_or_default())),
-        ("IPv6", default_routes_v6(&fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default())),
-    ];
+    let table = |name| fs::read_to_string(root.join("proc/net").join(name)).unwrap_or_default();
+    let routes =
+        [("IPv4", default_routes_v4(&table("route"))), ("IPv6", default_routes_v6(&table("ipv6_route")))];
     let mut uses = Vec::new();
     for interface in &interfaces {
         uses.extend(addresses(interface).into_iter().map(|address| format!("{interface} has {address}")));
@@ -38,7 +47,7 @@ pub fn use_of(device: &Device) -> Vec<String> {
 fn behind(device: &Device) -> Vec<String> {
     if device.bus() == Bus::Pci {
         // A driver that leaves the device to the kernel too (mlx5, mlx4).
-        return names_in(&format!("/sys/bus/pci/devices/{}/net", device.name()), "");
+        return pci::Bus::system().interfaces(device.name());
     }
     let given = ["iface", "tx_iface", "rx_iface", "remote"].map(|key| device.argument(key));
     let mut names: Vec<String> = given.into_iter().flatten().map(str::to_owned).collect();
@@ -47,18 +56,18 @@ fn behind(device: &Device) -> Vec<String> {
 }
 
 /// Bridges, bonds, VLANs and the like on top of `interface`.
-fn built_on(interface: &str) -> Vec<String> {
-    names_in(&format!("/sys/class/net/{interface}"), "upper_")
+fn built_on(root: &Path, interface: &str) -> Vec<String> {
+    names_in(&root.join("sys/class/net").join(interface), "upper_")
 }
 
 /// Entries of `folder` whose name begins with `prefix`, without it; none if there is no such folder.
-fn names_in(folder: &str, prefix: &str) -> Vec<String> {
+fn names_in(folder: &Path, prefix: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(prefix).map(str::to_owned)).collect()
 }
 
 /// Addresses but those that the kernel gives to every interface that is up (fe80::/10).
-fn addresses(interface: &str) -> Vec<String> {
+pub fn addresses(interface: &str) -> Vec<String> {
     let all = getifaddrs().into_iter().flatten().filter(|found| found.interface_name == interface);
     all.filter_map(|found| found.address.as_ref().and_then(address)).collect()
 }

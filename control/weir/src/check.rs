@@ -2,6 +2,7 @@
 
 use crate::plan::{Machine, environment, missing_cpus, plan, too_much_memory};
 use crate::say::{complain, say};
+use crate::service::capabilities::Needs;
 use anyhow::{Result, bail};
 use config::{Loaded, model::Config, schema::Schema};
 use dpdk::Eal;
@@ -74,6 +75,8 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     let together = environment.packet_memory as f64 / f64::from(1 << 20);
     writeln!(text, "#   together {together:.1} MiB of {kind}")?;
     write_disciplines(&mut text, &config)?;
+    let Needs { start, kept } = Needs::of(&config);
+    writeln!(text, "# Capabilities: to start {start}; kept while it runs {kept}")?;
     say(&text)?;
     Ok(ExitCode::SUCCESS)
 }

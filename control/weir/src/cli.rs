@@ -4,6 +4,7 @@ use crate::hist::Format;
 use crate::telemetry::delays::Kind;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// weir: a traffic shaper on DPDK.
 ///
@@ -122,6 +123,26 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Watch a running instance: rates, waiting times, governor, lcores, the largest flows and hosts.
+    ///
+    /// `?` tells the keys. Figures are of the time between two readings. Flows and hosts are estimated from
+    /// a sample of the packets; the column +- says how well. NO_COLOR is heeded.
+    Top {
+        /// Name of the instance. May be left out while only one runs.
+        name: Option<String>,
+        /// Time between two readings: 500ms, 1s, 10s.
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+        interval: Duration,
+        /// Print one picture of one interval and end.
+        #[arg(long)]
+        once: bool,
+        /// Size of that picture in columns and rows. [default: that of the terminal, else 80x24]
+        #[arg(long, value_name = "COLUMNSxROWS", requires = "once", value_parser = size)]
+        size: Option<(u16, u16)>,
+        /// Write that picture to a file, as SVG.
+        #[arg(long, value_name = "FILE", requires = "once")]
+        svg: Option<PathBuf>,
+    },
     /// Print how long packets took: every percentile, by direction, tin and kind.
     ///
     /// Sojourn is the time in the discipline, residence that in the transmit ring until the completion was
@@ -164,6 +185,52 @@ pub enum Command {
     },
     /// List every key of the configuration file with its default, range and meaning.
     Keys,
+    /// Check this machine: hugepages, IOMMU and drivers of PCI ports, isolated CPUs, governor, interrupts.
+    ///
+    /// Says of each what is, what would be better, why, and what --apply would do. Changes nothing without it.
+    /// Fails if something keeps FILE from running here.
+    Setup {
+        /// The configuration that the machine is to be right for.
+        file: Option<PathBuf>,
+        /// Do what can be undone while the machine runs, and say how: hugepages, governors, vfio.
+        #[arg(long)]
+        apply: bool,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Take this PCI port from the kernel even if it carries an address or the default route.
+        #[arg(long = "yes-this-port", value_name = "ADDRESS", requires = "apply")]
+        allowed: Vec<String>,
+    },
+    /// Print the manual page in roff; with a folder, write one there for each command.
+    #[command(hide = true)]
+    Man {
+        /// The folder.
+        folder: Option<PathBuf>,
+    },
+    /// Print the completions for a shell.
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// A time between two readings: shorter, and reading would cost more than it tells.
+fn interval(text: &str) -> Result<Duration, String> {
+    match config::units::parse_time(text).map(|time| time.as_micros()) {
+        Ok(micros @ 200_000..=3_600_000_000) => Ok(Duration::from_micros(micros)),
+        _ => Err("write a time from 200ms to 3600s, such as 500ms or 2s".to_owned()),
+    }
+}
+
+/// A size in characters.
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let sides = text.split_once('x').and_then(|(columns, rows)| columns.parse().ok().zip(rows.parse().ok()));
+    match sides {
+        Some((columns @ 20..=500, rows @ 5..=500)) => Ok((columns, rows)),
+        _ => Err("write columns x rows, from 20x5 to 500x500, such as 120x40".to_owned()),
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -171,6 +238,7 @@ Examples:
   weir check configs/home.toml        what does this file mean, is it right?
   weir run configs/home.toml          shape between two taps, nothing but root needed
   weir show                           what is it doing?
+  weir top                            the same as it goes, once a second
   weir probe net_ring0                what are this port's completions worth?
   weir show --json | jq .links        the same for a program
   weir hist --plot delays.svg         every percentile of it, as curves

@@ -9,6 +9,7 @@ use crate::events::{Event, Events, Kind};
 use crate::observe::Instance;
 use crate::plan::plan;
 use crate::say::complain;
+use crate::service::Notify;
 use crate::signals::Signals;
 use anyhow::{Context, Result, anyhow, bail};
 use config::Loaded;
@@ -58,6 +59,7 @@ pub struct Running<'a> {
     pub line: &'a mut Line,
     pub instance: &'a mut Instance,
     pub signals: &'a Signals,
+    pub notify: &'a Notify,
 }
 
 impl Live {
@@ -111,6 +113,7 @@ impl Live {
     /// # Errors
     /// It is wrong, needs a restart, or the workers did not take it up.
     pub fn reload(&mut self, running: &mut Running<'_>, by: &str, dry_run: bool) -> Result<Done, Refusal> {
+        let _reloading = (!dry_run).then(|| running.notify.reloading());
         let new = self.file().map(|loaded| loaded.config);
         let done = self.change(running, new, by, dry_run)?;
         if !dry_run {

@@ -6,21 +6,26 @@ mod carries;
 mod check;
 mod cli;
 mod events;
+mod generate;
 mod hist;
 mod leftover;
 mod live;
 mod observe;
 mod page;
+mod pci;
 mod plan;
 mod probe;
 mod progress;
 mod report;
 mod run;
 mod say;
+mod service;
+mod setup;
 mod show;
 mod signals;
 mod taken;
 mod telemetry;
+mod top;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -41,11 +46,19 @@ fn main() -> ExitCode {
             ask::set(name.as_deref(), &path, &value, for_.as_deref(), dry_run)
         }
         Command::History { name, json } => ask::history(name.as_deref(), json),
+        Command::Top { name, interval, once, size, svg } => {
+            top::top(top::Request { name, interval, once, size, svg })
+        }
         Command::Hist { name, link, direction, tin, kind, format, recent, interval, count, plot, out } => {
             let filter = Filter { link, direction, tin, kind };
             hist::hist(&hist::Request { name, filter, format, recent, interval, count, plot, out })
         }
         Command::Keys => check::keys(),
+        Command::Setup { file, apply, json, allowed } => {
+            setup::setup(&setup::Request { file, apply, json, allowed })
+        }
+        Command::Man { folder } => generate::man(folder.as_deref()),
+        Command::Completions { shell } => generate::completions(shell),
     };
     match result {
         Ok(code) => code,

@@ -1,6 +1,7 @@
 //! From a running line to the report about it.
 
 mod cake;
+pub mod flows;
 mod queue;
 
 use crate::report::{
@@ -168,7 +169,7 @@ fn observe_direction(
         requeues: counters.short_bursts,
         supers: (&counters.supers).into(),
         qdisc: page.qdisc.as_ref().map(qdisc_counters).unwrap_or_default(),
-        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), &delays.sojourn),
+        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), &page.tins, &delays.sojourn),
         sojourn: delays.sojourn.of_all().into(),
         residence: delays.residence.of_all().into(),
         total: delays.total.of_all().into(),
@@ -228,6 +229,10 @@ fn observe_worker(worker: &LineWorker) -> WorkerReport {
             max_us: page.gaps.max.as_micros(),
             total_us: page.gaps.total.as_micros(),
         },
+        time_us: page.turns.time.as_micros(),
+        busy_us: page.turns.busy.as_micros(),
+        packets: page.directions.iter().map(|direction| direction.counters.received.packets).sum(),
+        tsc_hz: worker.tsc_hz,
         clock_backward: page.clock.backward,
         clock_jumps: page.clock.jumps,
     }

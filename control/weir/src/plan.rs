@@ -142,6 +142,11 @@ impl Environment {
         }
         self.args.iter().fold(eal, |eal, arg| eal.arg(arg))
     }
+
+    /// Memory that packets, rings and drivers need, in bytes.
+    pub fn memory_in_all(&self) -> u64 {
+        self.packet_memory + OWN_MEMORY
+    }
 }
 
 /// The value of `--lcores` and the number of lcores. Unless the file says otherwise the control
@@ -151,18 +156,26 @@ fn cores(config: &Config, machine: &Machine) -> (String, u32) {
     if let Some(lcores) = &config.eal.lcores {
         return (lcores.eal_argument(), 1 + lcores.workers.len() as u32);
     }
-    let spare = machine.cpus.len().saturating_sub(1).max(1);
-    let workers = config.links.len().clamp(1, spare);
+    let workers = worker_cpus(config, machine);
     let all: Vec<_> = machine.cpus.iter().map(u32::to_string).collect();
     let mut value = format!("0@({})", all.join(","));
-    for (lcore, cpu) in machine.cpus.iter().rev().take(workers).enumerate() {
+    for (lcore, cpu) in workers.iter().enumerate() {
         value.push_str(&format!(",{}@{cpu}", lcore + 1));
     }
-    (value, 1 + workers as u32)
+    (value, 1 + workers.len() as u32)
+}
+
+/// The CPUs that the workers are pinned to.
+pub fn worker_cpus(config: &Config, machine: &Machine) -> Vec<u32> {
+    if let Some(lcores) = &config.eal.lcores {
+        return lcores.workers.clone();
+    }
+    let spare = machine.cpus.len().saturating_sub(1).max(1);
+    machine.cpus.iter().rev().take(config.links.len().clamp(1, spare)).copied().collect()
 }
 
 /// A list of CPUs as the kernel writes it: `0-3,8`.
-fn cpu_list(list: &str) -> Option<Vec<u32>> {
+pub fn cpu_list(list: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

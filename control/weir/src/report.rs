@@ -2,12 +2,14 @@
 //! `tc -s qdisc show`, `tins` is the part about cake's tins, `supers` that about super-packets,
 //! `queue` that about transmit rings.
 
+mod flows;
 mod offload;
 mod queue;
 mod supers;
 mod text;
 mod tins;
 
+pub use flows::{DirectionFlows, FlowReport, FlowsReport, HostReport, Load};
 pub use offload::OffloadReport;
 pub use queue::{FlightReport, QuantilesReport, TxQueueReport};
 pub use supers::{SizeClass, SupersReport};
@@ -202,6 +204,18 @@ pub struct WorkerReport {
     pub sleeps: u64,
     /// Gaps in its polling.
     pub poll_gaps: PollGaps,
+    /// Microseconds since its first turn.
+    #[serde(default)]
+    pub time_us: u64,
+    /// Microseconds of them in turns that moved packets, of each at most the 50 that are no gap yet.
+    #[serde(default)]
+    pub busy_us: u64,
+    /// Packets that it received.
+    #[serde(default)]
+    pub packets: u64,
+    /// Cycles of the time stamp counter in a second.
+    #[serde(default)]
+    pub tsc_hz: u64,
     /// Times the clock ran backward.
     pub clock_backward: u64,
     /// Times it leapt forward by more than a second.
@@ -228,6 +242,19 @@ pub struct Count {
     pub packets: u64,
     /// Bytes of the frames as they are on the wire, without FCS.
     pub bytes: u64,
+}
+
+impl WorkerReport {
+    /// Share of the time that it had something to do in, in percent.
+    pub fn busy_percent(&self) -> f64 {
+        100.0 * self.busy_us as f64 / self.time_us.max(1) as f64
+    }
+
+    /// Cycles of the time stamp counter that a packet took; none: there was none.
+    pub fn cycles_per_packet(&self) -> Option<u64> {
+        let cycles = u128::from(self.busy_us) * u128::from(self.tsc_hz) / 1_000_000;
+        cycles.checked_div(self.packets.into()).map(|cycles| cycles as u64)
+    }
 }
 
 impl From<Tally> for Count {

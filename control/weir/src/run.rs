@@ -7,10 +7,14 @@ use crate::check::load;
 use crate::events::{self, Kind};
 use crate::leftover;
 use crate::live::{Live, Running};
+use crate::observe::flows::talking;
 use crate::observe::{Instance, observe};
 use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_much_memory};
 use crate::progress::Progress;
 use crate::say::complain;
+use crate::service::capabilities::{Capabilities, Needs};
+use crate::service::handover::Handover;
+use crate::service::{BAD_CONFIGURATION, Heartbeat, Notify};
 use crate::signals::Signals;
 use crate::taken;
 use crate::telemetry::delays::Windows;
@@ -29,7 +33,13 @@ use std::time::Duration;
 /// # Errors
 /// The configuration, the name, the EAL, a port, the memory; or a worker that died.
 pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode> {
-    let config = load(file)?.config;
+    let config = match load(file) {
+        Ok(loaded) => loaded.config,
+        Err(error) => {
+            complain(&format!("weir: {error:#}"));
+            return Ok(ExitCode::from(BAD_CONFIGURATION));
+        }
+    };
     let name = instance_name(file, name)?;
     let environment = suited(&file.display(), &config)?;
     // Before anything is opened, so that no signal finds us half way.
@@ -38,21 +48,29 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let socket = Socket::claim(&name)?;
     signals.remove_at_end(socket.path().to_owned());
     let door = Door::open(&config.api)?;
+    // Before the EAL and the line, so that it goes after them.
+    let mut handover = Handover::take_back(&config)?;
+    warn_of_missing_capabilities(&config);
     let (_folder, eal) = start_eal(&config, &environment.eal(&name, verbose), &signals, &progress)?;
     let secret = secret()?;
     let mut line = Line::start(&eal, &plan(&config, secret), &mut |step| progress.step(&step))
         .map_err(|error| refused(error, verbose))?;
     drop(progress);
     signals.running();
+    handover.disarm();
     // A reload reads it again, from wherever this process may be then.
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    keep_capabilities(&config, &path);
+    let notify = Notify::from_environment();
     let mut live = Live::new(path, config.clone(), secret);
     let mut instance = Instance::new(name, file, config);
+    let links_up = vec![true; 2 * line.links().len()];
     let mut control = Control {
         live: &mut live,
-        running: Running { line: &mut line, instance: &mut instance, signals: &signals },
+        running: Running { line: &mut line, instance: &mut instance, signals: &signals, notify: &notify },
         windows: Windows::new(),
-        links_up: Vec::new(),
+        // What is not so at the start is told.
+        links_up,
         is_late: false,
     };
     let version = env!("CARGO_PKG_VERSION");
@@ -86,6 +104,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     if failed {
         bail!("a worker ended by itself: this is a fault of weir, please report it");
     }
+    handover.arm(&live.config());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,6 +144,27 @@ pub fn start_eal(
     Ok((folder, eal))
 }
 
+/// Tells what a start lacks, before a driver says so in its own words.
+fn warn_of_missing_capabilities(config: &Config) {
+    let missing = Needs::of(config).missing();
+    if !missing.is_empty() {
+        complain(&format!(
+            "weir: warning: this process lacks {missing}, which its ports need to start: run as root, or give it \
+             them (AmbientCapabilities= of a systemd unit, setpriv --ambient-caps)"
+        ));
+    }
+}
+
+/// From here on no thread has more than the ports need, and what is read again: the file, token and certificate.
+fn keep_capabilities(config: &Config, file: &Path) {
+    let of_api = [&config.api.token_file, &config.api.tls_cert, &config.api.tls_key];
+    let read_again: Vec<_> =
+        [file].into_iter().chain(of_api.into_iter().flatten().map(PathBuf::as_path)).collect();
+    if let Err(error) = (Needs::of(config).kept | Capabilities::to_read(&read_again)).keep_only() {
+        complain(&format!("weir: warning: {error}"));
+    }
+}
+
 /// The control loop.
 struct Control<'a> {
     live: &'a mut Live,
@@ -140,11 +180,13 @@ struct Control<'a> {
 impl Control<'_> {
     /// Follows links and does what is asked at the desk until told to stop; `true` if a worker died.
     fn serve(&mut self, mut desk: Desk) -> bool {
+        let mut heartbeat = Heartbeat::new(self.running.notify);
         for round in 1_u64.. {
             if self.running.signals.wait(TEND) {
                 break;
             }
             self.running.line.tend();
+            heartbeat.tend(self.running.line);
             self.live.tend(&mut self.running);
             if self.running.signals.take_hangup() {
                 self.hang_up();
@@ -217,14 +259,9 @@ impl Control<'_> {
         }
         let links = self.running.line.links();
         let ports = links.iter().flat_map(|link| [(link, &link.a), (link, &link.b)]);
-        for (index, (link, port)) in ports.enumerate() {
+        for ((link, port), was_up) in ports.zip(&mut self.links_up) {
             let is_up = port.is_up();
-            let was_up = self.links_up.get(index).copied();
-            match self.links_up.get_mut(index) {
-                Some(known) => *known = is_up,
-                None => self.links_up.push(is_up),
-            }
-            if was_up.is_some_and(|was_up| was_up != is_up) || (was_up.is_none() && !is_up) {
+            if std::mem::replace(was_up, is_up) != is_up {
                 let state = if is_up { "up" } else { "down" };
                 let text = format!("link {:?}: port {} is {state}", link.name, port.port.name());
                 self.live.note(Kind::Link, &text);
@@ -237,6 +274,7 @@ impl Clerk for Control<'_> {
     fn snapshot(&mut self) -> Snapshot {
         self.refresh();
         Snapshot {
+            talking: talking(self.running.line),
             at: events::now(),
             report: observe(self.running.instance, self.running.line),
             delays: self.windows.cumulative(self.running.instance, self.running.line),

@@ -23,6 +23,7 @@ pub mod mempool;
 mod nudge;
 pub mod offload;
 pub mod port;
+pub mod privileges;
 pub mod ring;
 pub mod rxq;
 mod signals;

@@ -13,8 +13,8 @@
 //! `--gate submit` puts the governor's gate in front of the device as weir does: net_null copies, so that a
 //! completion means nothing and nothing is held back. Without, there is no gate.
 //!
-//! `--telemetry on` prints instead what all histograms cost, in percent of the CPU time: the same loop behind the
-//! gate with every histogram and without any, in turns of 20 ms; of each the tenth that was least disturbed.
+//! `--telemetry on` prints instead what all histograms and the sample of who sends most cost together, in percent of
+//! the CPU time, `--telemetry talkers` that sample alone: the same loop behind the gate with and without them, in turns of 20 ms; of each the tenth that was least disturbed.
 //! Histograms are exchanged every 40 ms, more often than for ten who look once a second.
 //!
 //! `mpps` is packets over the time that passed, `mpps_on_cpu` over the time that the lcore had a CPU.
@@ -42,6 +42,7 @@ use engine::mailbox::{self, Command, Control};
 use engine::page::{DirectionPage, Page};
 use engine::plan::GovernorPlan;
 use engine::pool;
+use engine::talkers::{Sample, Talkers};
 use engine::worker::Worker;
 use nix::time::{ClockId, clock_gettime};
 use shaper::flow::dissect::dissect;
@@ -56,15 +57,15 @@ fn main() {
     let Arguments { params, gate, seconds, telemetry } = arguments();
     let eal = Eal::init(&eal_config()).expect("the EAL starts");
     let frames = frames();
-    if telemetry {
-        println!("cost of all histograms  {:.1}", telemetry_cost(&eal, &frames, params, seconds));
+    if let Some((what, without)) = telemetry {
+        println!("cost of {what}  {:.1}", telemetry_cost(&eal, &frames, params, without, seconds));
         return;
     }
     let pool = stamped(&eal, "stamped", &frames);
     let mut left = Null::open(&eal, "net_null0,size=64", &pool);
     let mut right = Null::open(&eal, "net_null1,size=64", &pool);
     let (rx, tx) = (left.rx.take().unwrap(), right.tx.take().unwrap());
-    let mut bench = Bench::new((rx, tx), &eal, &pool, params, gate, true);
+    let mut bench = Bench::new((rx, tx), &eal, &pool, params, gate, ALL);
 
     bench.fill();
     bench.run(WARM_UP);
@@ -92,12 +93,12 @@ fn main() {
     );
 }
 
-/// What the histograms cost in percent of the time without them.
-fn telemetry_cost(eal: &Eal, frames: &[[u8; FRAME]], params: Params, seconds: u64) -> f64 {
+/// What recording [`ALL`] costs in percent of the time with no more than `less`.
+fn telemetry_cost(eal: &Eal, frames: &[[u8; FRAME]], params: Params, less: Records, seconds: u64) -> f64 {
     let mut ports = Vec::new();
-    let [mut without, mut with] = [false, true].map(|records| {
-        let pool = stamped(eal, if records { "recorded" } else { "unrecorded" }, frames);
-        let open = |end: u8| Null::open(eal, &format!("net_null{}{end},size=64", u8::from(records)), &pool);
+    let [mut without, mut with] = [(0, less), (1, ALL)].map(|(number, records)| {
+        let pool = stamped(eal, &format!("stamped{number}"), frames);
+        let open = |end: u8| Null::open(eal, &format!("net_null{number}{end},size=64"), &pool);
         let (mut left, mut right) = (open(0), open(1));
         let queues = (left.rx.take().unwrap(), right.tx.take().unwrap());
         ports.extend([left, right]);
@@ -125,6 +126,15 @@ fn telemetry_cost(eal: &Eal, frames: &[[u8; FRAME]], params: Params, seconds: u6
     (with / without - 1.0) * 100.0
 }
 
+/// What is recorded of each packet.
+#[derive(Clone, Copy)]
+struct Records {
+    delays: bool,
+    talkers: bool,
+}
+
+const ALL: Records = Records { delays: true, talkers: true };
+
 /// The worker under test and the control side that takes its link down and up.
 struct Bench {
     worker: Worker,
@@ -141,15 +151,18 @@ impl Bench {
         pool: &Mempool,
         params: Params,
         source: Option<Source>,
-        records: bool,
+        records: Records,
     ) -> Self {
-        let (ring, tins) = (tx.ring(), if records { tins(&params) } else { 0 });
+        let (ring, tins) = (tx.ring(), if records.delays { tins(&params) } else { 0 });
         let qdisc = Qdisc::new(&params, pool::slots(&params) as usize).unwrap();
         let egress =
             Egress::new(qdisc, None, Overhead::default(), SplitMix::new(1, 2)).recording(Recorder::new(tins));
         let classifier = Classifier::new(FlowHasher::new(SECRET), Wants::of(&params), &[]);
         let settings = Settings { link_down_hold: Duration::from_millis(60_000), ..Settings::default() };
         let mut direction = Direction::new(rx, tx, classifier, egress, settings, pool);
+        if records.talkers {
+            direction = direction.sampled(Talkers::new(FlowHasher::new(SECRET), 3));
+        }
         if let Some(source) = source {
             let gate = Gate::new(gate::Settings {
                 plan: GovernorPlan::default(),
@@ -160,12 +173,13 @@ impl Bench {
                 heads: None,
                 wire: None,
             });
-            direction = direction.governed(if records { gate.recording(tins) } else { gate });
+            direction = direction.governed(if records.delays { gate.recording(tins) } else { gate });
         }
         let (control, mailbox) = mailbox::pair();
+        let delays = records.delays.then(|| ByKind::<Recorder>::new(tins)).into_iter().collect();
+        let talkers = vec![Sample::like(direction.talkers().sample())];
         let worker = Worker::new(vec![direction], mailbox);
-        let delays = records.then(|| ByKind::<Recorder>::new(tins)).into_iter().collect();
-        let empty = Page { delays, ..Page::new(1) };
+        let empty = Page { delays, talkers, ..Page::new(1) };
         Self { worker, control, clock: Clock::start(eal), empty, recorded: Totals::default() }
     }
 
@@ -202,6 +216,7 @@ impl Bench {
             self.recorded.add(&delays.total);
             delays.clear();
         });
+        self.empty.talkers.iter_mut().for_each(Sample::clear);
         spent / (self.page().counters.sent.packets - before) as f64
     }
 
@@ -351,18 +366,24 @@ struct Arguments {
     params: Params,
     gate: Option<Source>,
     seconds: u64,
-    telemetry: bool,
+    /// What is measured, and what is recorded without it.
+    telemetry: Option<(&'static str, Records)>,
 }
 
 fn arguments() -> Arguments {
     let mut args = std::env::args().skip(1);
-    let (mut params, mut gate, mut seconds, mut telemetry) = (Some(fq_codel()), None, Some(3), false);
+    let (mut params, mut gate, mut seconds, mut telemetry) = (Some(fq_codel()), None, Some(3), None);
     while let Some(arg) = args.next() {
         let value = args.next();
         match (arg.as_str(), value.as_deref()) {
             ("--qdisc", Some("fq_codel")) => params = Some(fq_codel()),
             ("--qdisc", Some("cake")) => params = Some(cake()),
-            ("--telemetry", Some("on")) => telemetry = true,
+            ("--telemetry", Some("on")) => {
+                telemetry = Some(("all histograms and talkers", Records { delays: false, talkers: false }));
+            }
+            ("--telemetry", Some("talkers")) => {
+                telemetry = Some(("talkers", Records { talkers: false, ..ALL }))
+            }
             ("--gate", Some("submit")) => gate = Some(Source::Submit),
             ("--seconds", Some(value)) => seconds = value.parse().ok(),
             _ => seconds = None,
@@ -370,7 +391,7 @@ fn arguments() -> Arguments {
     }
     let Some((params, seconds)) = params.zip(seconds) else {
         eprintln!(
-            "usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--telemetry on] [--seconds N], N a whole number"
+            "usage: null_path [--qdisc fq_codel|cake] [--gate submit] [--telemetry on|talkers] [--seconds N]"
         );
         std::process::exit(2)
     };

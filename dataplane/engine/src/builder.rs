@@ -13,6 +13,7 @@ use crate::links::LinkWatch;
 use crate::plan::{DirectionPlan, GovernorPlan, LinkFault, LinkPlan, PortPlan, Step, Toggle, Way};
 use crate::pool::{self, CACHE, PieceSum, PoolSum};
 use crate::split::offload::{self, Verdict};
+use crate::talkers::Talkers;
 use dpdk::mempool::HEADROOM;
 use dpdk::port::{PortWarning, Started};
 use dpdk::{Eal, Lcore, Mempool, MempoolConfig, Port, PortConfig, RxOffloads, RxQueue, TxOffloads, TxQueue};
@@ -97,7 +98,8 @@ impl Builder<'_> {
         let gate = port_plan
             .governor
             .map(|governor| self.gate(way, &tx, governor, plan, port).recording(tins(&plan.qdisc)));
-        let direction = Direction::new(rx, tx, classifier, egress, settings, buffers);
+        let talkers = Talkers::new(FlowHasher::new(self.secret), seed16.rotate_left(17) ^ seed32);
+        let direction = Direction::new(rx, tx, classifier, egress, settings, buffers).sampled(talkers);
         Ok(match gate {
             Some(gate) => direction.governed(gate),
             None => direction,

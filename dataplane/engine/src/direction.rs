@@ -19,6 +19,7 @@ use crate::receiver::{Receiver, Setup};
 use crate::sender::{LateCut, Sender};
 use crate::split::offload::Offload;
 use crate::split::{Pieces, Policy};
+use crate::talkers::{Sample, Talkers};
 use dpdk::{Burst, Mbuf, Mempool, RxQueue, TxQueue};
 use shaper::gso::Split;
 use shaper::time::{Duration, Instant};
@@ -110,6 +111,13 @@ impl Direction {
     #[must_use]
     pub fn governed(mut self, gate: Gate) -> Self {
         self.sender.govern(gate);
+        self
+    }
+
+    /// Samples who sends most from now on.
+    #[must_use]
+    pub fn sampled(mut self, talkers: Talkers) -> Self {
+        self.sender.sample(talkers);
         self
     }
 
@@ -260,12 +268,23 @@ impl Direction {
         }
     }
 
+    /// What is sampled of what leaves.
+    pub fn talkers(&self) -> &Talkers {
+        self.sender.talkers()
+    }
+
+    /// Gives away who sent most since the last time, in exchange for an empty sample.
+    pub fn exchange_talkers(&mut self, now: Instant, sample: &mut Sample) {
+        self.sender.talkers_mut().exchange(now, sample);
+    }
+
     /// Writes the statistics into a page.
     pub fn report(&self, page: &mut DirectionPage) {
         page.counters = self.counters;
         page.waiting = self.waiting();
         page.control = self.egress.control_stats();
         page.qdisc = Some(self.egress.qdisc().stats());
+        page.tins = self.egress.tins();
         page.limiter = self.egress.limiter().map(|limiter| *limiter.stats());
         page.gate = self.sender.gate().map(Gate::report);
         page.link_up = self.link == Link::Up;

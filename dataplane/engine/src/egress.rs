@@ -14,6 +14,7 @@
 use dpdk::Mbuf;
 use shaper::packet::{Arrival, Delivery, DropReason, Piece};
 use shaper::qdisc::Qdisc;
+use shaper::qdisc::cake::MAX_TINS;
 use shaper::rate::{Limiter, Overhead};
 use shaper::rng::SplitMix;
 use shaper::time::Instant;
@@ -37,6 +38,8 @@ pub struct Egress<P> {
     limiter: Option<Limiter>,
     overhead: Overhead,
     sojourn: Recorder,
+    /// Bytes that the discipline has delivered, by number of the tin.
+    tins: [u64; MAX_TINS],
     rng: SplitMix,
 }
 
@@ -66,6 +69,7 @@ impl<P> Egress<P> {
             limiter,
             overhead,
             sojourn: Recorder::default(),
+            tins: [0; MAX_TINS],
             rng,
         }
     }
@@ -166,6 +170,9 @@ impl<P> Egress<P> {
             Some(delivery) => {
                 self.control_went_last = false;
                 self.sojourn.record(delivery.tin, now.since(delivery.enqueued));
+                if let Some(bytes) = self.tins.get_mut(usize::from(delivery.tin)) {
+                    *bytes += u64::from(delivery.len);
+                }
                 Some(delivery)
             }
         }
@@ -256,6 +263,11 @@ impl<P> Egress<P> {
         &self.qdisc
     }
 
+    /// Bytes that the discipline has delivered since the start, by number of the tin.
+    pub fn tins(&self) -> [u64; MAX_TINS] {
+        self.tins
+    }
+
     /// The rate limiter, if there is one.
     pub fn limiter(&self) -> Option<&Limiter> {
         self.limiter.as_ref()
@@ -336,6 +348,7 @@ mod tests {
         assert_eq!(drain(&mut egress, Instant::ZERO), [100, 0, 101, 1, 102, 2, 103]);
         assert_eq!(egress.queued(), Tally::default());
         assert_eq!(egress.control_stats().sent.packets, 4);
+        assert_eq!(egress.tins()[0], 3 * u64::from(FRAME), "control frames are in no tin");
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl GapWatch {
 }
 
 /// A busy turn of 32 packets each way takes some 10 µs; a timer tick on a shared core up to 50.
-const NOTICED: Duration = Duration::from_micros(50);
+pub(crate) const NOTICED: Duration = Duration::from_micros(50);
 const LONG: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -33,4 +33,5 @@ pub mod probe;
 mod receiver;
 pub mod sender;
 pub mod split;
+pub mod talkers;
 pub mod worker;

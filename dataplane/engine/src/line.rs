@@ -20,9 +20,10 @@ use crate::mailbox::{self, Command, Control};
 use crate::page::Page;
 use crate::plan::{Plan, StartError, Step, Way};
 use crate::split::offload::Verdict;
+use crate::talkers::{Sample, Watch};
 use crate::worker::{Poll, Worker};
 use dpdk::port::{PortInfo, PortWarning};
-use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxOffloads, TxQueue};
+use dpdk::{Eal, Lcore, LcoreHandle, Mempool, Port, PortError, RxQueue, TxOffloads, TxQueue, tsc};
 use shaper::gso::Split;
 use shaper::units::Rate;
 use thiserror::Error;
@@ -130,6 +131,10 @@ pub struct LineWorker {
     pub flight: Vec<flight::Total>,
     /// Tins of each direction whose times are recorded apart.
     tins: Vec<usize>,
+    /// Who sent most in each direction of late.
+    pub talkers: Vec<Watch>,
+    /// Cycles of the time stamp counter in a second.
+    pub tsc_hz: u64,
     control: Control,
     /// Whether its statistics are under way.
     asked: bool,
@@ -367,6 +372,10 @@ impl LineWorker {
         for (total, flight) in self.flight.iter_mut().zip(&self.page.flight) {
             total.add(flight);
         }
+        let sent = self.page.directions.iter().map(|direction| direction.counters.sent);
+        for ((watch, sample), sent) in self.talkers.iter_mut().zip(&self.page.talkers).zip(sent) {
+            watch.add(sample, self.page.at, sent);
+        }
     }
 
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
@@ -381,10 +390,12 @@ impl LineWorker {
                     direction.gate().map(Gate::flight).map_or_else(Flight::default, Flight::like)
                 })
                 .collect(),
+            talkers: directions.iter().map(|direction| Sample::like(direction.talkers().sample())).collect(),
             ..Page::new(directions.len())
         };
         let delays = directions.iter().map(|_| ByKind::default()).collect();
         let flight = directions.iter().map(|_| flight::Total::default()).collect();
+        let talkers = directions.iter().map(|_| Watch::default()).collect();
         let cause = clock.source();
         let worker = Worker::new(directions, mailbox);
         let handle = lcore.launch(move || {
@@ -398,6 +409,8 @@ impl LineWorker {
             page,
             delays,
             flight,
+            talkers,
+            tsc_hz: tsc::hz(eal),
             tins,
             control,
             asked: false,
@@ -465,6 +478,8 @@ mod tests {
             delays: Vec::new(),
             tins: Vec::new(),
             flight: Vec::new(),
+            talkers: Vec::new(),
+            tsc_hz: 0,
             control,
             asked: false,
             changing: 0,

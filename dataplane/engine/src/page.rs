@@ -7,9 +7,11 @@ use crate::egress::ControlStats;
 use crate::flight::Flight;
 use crate::gaps::Gaps;
 use crate::gate::GatePage;
+use crate::talkers::Sample;
 use shaper::qdisc::Stats;
+use shaper::qdisc::cake::MAX_TINS;
 use shaper::rate;
-use shaper::time::Instant;
+use shaper::time::{Duration, Instant};
 
 /// Everything one worker knows.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +33,8 @@ pub struct Page {
     pub delays: Vec<ByKind<Recorder>>,
     /// What was in flight in each direction's transmit ring since the page before.
     pub flight: Vec<Flight>,
+    /// Who sent most in each direction since the page before.
+    pub talkers: Vec<Sample>,
 }
 
 /// What the loop did.
@@ -42,6 +46,10 @@ pub struct Turns {
     pub idle: u64,
     /// Times it slept because nothing was to be done.
     pub sleeps: u64,
+    /// Time since the first turn.
+    pub time: Duration,
+    /// Time in turns that moved packets, of each at most the 50 us that are no gap yet: see [`crate::gaps`].
+    pub busy: Duration,
 }
 
 /// One direction.
@@ -55,6 +63,8 @@ pub struct DirectionPage {
     pub control: ControlStats,
     /// The discipline.
     pub qdisc: Option<Stats>,
+    /// Bytes that the discipline has delivered, by number of the tin.
+    pub tins: [u64; MAX_TINS],
     /// The rate limiter, where there is one.
     pub limiter: Option<rate::Stats>,
     /// What keeps the transmit ring short, where something does.
@@ -69,13 +79,15 @@ impl Page {
         Self { directions: vec![DirectionPage::default(); directions], ..Self::default() }
     }
 
-    /// An empty page to be filled by the worker that filled this one, with the histograms of packets of this
-    /// one: their memory is there, so that the worker meets no page fault in it.
+    /// An empty page to be filled by the worker that filled this one, with the histograms and tables of packets
+    /// of this one: their memory is there, so that the worker meets no page fault in it.
     #[must_use]
     pub fn successor(&mut self) -> Self {
         let mut delays = std::mem::take(&mut self.delays);
         delays.iter_mut().for_each(ByKind::clear);
         let flight = self.flight.iter().map(Flight::like).collect();
-        Self { delays, flight, ..Self::new(self.directions.len()) }
+        let mut talkers = std::mem::take(&mut self.talkers);
+        talkers.iter_mut().for_each(Sample::clear);
+        Self { delays, flight, talkers, ..Self::new(self.directions.len()) }
     }
 }

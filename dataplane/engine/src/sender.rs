@@ -7,6 +7,7 @@ use crate::egress::Egress;
 use crate::frame;
 use crate::gate::{Budget, Gate};
 use crate::outbox::{Outbox, Stamp};
+use crate::talkers::Talkers;
 use dpdk::{Mbuf, TxQueue};
 use shaper::packet::Delivery;
 use shaper::time::{Duration, Instant};
@@ -28,6 +29,8 @@ pub(crate) struct Sender {
     refused_since: Option<Instant>,
     /// What keeps the ring short; without, it is filled as far as it goes.
     gate: Option<Gate>,
+    /// Who sends most, of what leaves here.
+    talkers: Talkers,
 }
 
 /// How long one frame may stand at the head of the out-box while the link is up. A full ring at
@@ -42,8 +45,16 @@ const TX_BURSTS: usize = 2;
 
 impl Sender {
     /// A sender with nothing under way.
-    pub(crate) const fn new(tx: TxQueue, late: LateCut) -> Self {
-        Self { tx, outbox: Outbox::new(), outbox_bytes: 0, late, refused_since: None, gate: None }
+    pub(crate) fn new(tx: TxQueue, late: LateCut) -> Self {
+        Self {
+            tx,
+            outbox: Outbox::new(),
+            outbox_bytes: 0,
+            late,
+            refused_since: None,
+            gate: None,
+            talkers: Talkers::default(),
+        }
     }
 
     pub(crate) fn into_queue(self) -> TxQueue {
@@ -63,6 +74,21 @@ impl Sender {
     /// The same, to take its histograms away.
     pub(crate) const fn gate_mut(&mut self) -> Option<&mut Gate> {
         self.gate.as_mut()
+    }
+
+    /// Samples who sends most from now on.
+    pub(crate) fn sample(&mut self, talkers: Talkers) {
+        self.talkers = talkers;
+    }
+
+    /// What is sampled.
+    pub(crate) const fn talkers(&self) -> &Talkers {
+        &self.talkers
+    }
+
+    /// The same, to take the sample away.
+    pub(crate) const fn talkers_mut(&mut self) -> &mut Talkers {
+        &mut self.talkers
     }
 
     /// Whether nothing waits for the driver.
@@ -184,6 +210,9 @@ impl Sender {
                 &mut |packet: Mbuf, reason| losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
             let Some(delivery) = egress.dequeue(now, doomed) else { break };
             let (len, segs, stamp) = (delivery.len, delivery.segs, stamp(&delivery));
+            if let Some(weight) = self.talkers.weigh(len) {
+                self.talkers.note(now, &delivery.packet, weight, now.since(delivery.enqueued));
+            }
             let packet = finish(delivery, &mut counters.rewritten, &mut counters.rewrite_failed);
             // Its header is not in the cache any more: what waits tells of its segments.
             let passed = if segs > 1 { self.late.pass(packet, stamp, counters) } else { Some(packet) };

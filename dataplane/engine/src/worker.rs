@@ -7,7 +7,7 @@ use crate::change::Change;
 use crate::clock::Clock;
 use crate::counters::Loss;
 use crate::direction::Direction;
-use crate::gaps::GapWatch;
+use crate::gaps::{GapWatch, NOTICED};
 use crate::mailbox::{Command, Mailbox};
 use crate::page::{Page, Turns};
 use shaper::time::{Duration, Instant};
@@ -22,6 +22,8 @@ pub struct Worker {
     clock: crate::clock::ClockStats,
     stopping: bool,
     now: Instant,
+    /// Whether the last turn moved packets.
+    moved: bool,
     poll: Poll,
     generation: u64,
     /// What is being carried out.
@@ -59,6 +61,7 @@ impl Worker {
             clock: crate::clock::ClockStats::default(),
             stopping: false,
             now: Instant::ZERO,
+            moved: false,
             poll: Poll::default(),
             generation: 0,
             change: None,
@@ -69,7 +72,7 @@ impl Worker {
     /// again if its wire was idle; then one message from control. Returns the packets moved.
     #[inline]
     pub fn turn(&mut self, now: Instant) -> usize {
-        self.now = now;
+        self.account(now);
         self.gaps.turn(now);
         let mut moved = 0;
         for direction in &mut self.directions {
@@ -82,7 +85,21 @@ impl Worker {
         }
         self.turns.total += 1;
         self.turns.idle += u64::from(moved == 0);
+        self.moved = moved > 0;
         moved
+    }
+
+    /// A turn begins, so that it is known how long the one before took.
+    #[inline]
+    fn account(&mut self, now: Instant) {
+        if self.turns.total > 0 {
+            let took = now.since(self.now);
+            self.turns.time += took;
+            if self.moved {
+                self.turns.busy += took.min(NOTICED);
+            }
+        }
+        self.now = now;
     }
 
     /// Turns until told to stop, then drains for at most [`DRAIN`], gives up what is left and
@@ -139,14 +156,17 @@ impl Worker {
         }
     }
 
-    /// Gives away how long packets took and what was in flight since the last page, in exchange for
-    /// the empty histograms of this one.
+    /// Gives away how long packets took, what was in flight and who sent most since the last page, in
+    /// exchange for the empty histograms and tables of this one.
     pub fn exchange_histograms(&mut self, page: &mut Page) {
         for (direction, delays) in self.directions.iter_mut().zip(&mut page.delays) {
             direction.exchange_delays(delays);
         }
         for (direction, flight) in self.directions.iter_mut().zip(&mut page.flight) {
             direction.exchange_flight(flight);
+        }
+        for (direction, sample) in self.directions.iter_mut().zip(&mut page.talkers) {
+            direction.exchange_talkers(self.now, sample);
         }
     }
 

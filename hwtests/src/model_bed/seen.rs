@@ -111,7 +111,7 @@ impl Seen {
             BULK.by("ss", self.rtt_by_ss()),
             BULK.by("iperf3", self.rtt_by_iperf()),
             AGAIN.by("ss", self.retransmits_by_ss()),
-            AGAIN.by("iperf3", self.retransmits_by_iperf() / seconds),
+            AGAIN.by("iperf3", self.retransmits_by_iperf()),
         ];
         if let Some([idle, loaded]) = &self.probes {
             accounts.push(SPARSE.by("irtt", median(&ways(loaded, 2)) - median(&ways(idle, 2))));
@@ -150,9 +150,11 @@ impl Seen {
         self.grown(|socket| socket.retransmits)
     }
 
+    /// The same; its seconds go on after the measured ones.
     fn retransmits_by_iperf(&self) -> f64 {
-        let seconds = self.received.iter().flat_map(|received| received.seconds.iter().flatten());
-        seconds.map(|second| second.retransmits).sum::<u64>() as f64
+        let streams = || self.received.iter().flat_map(|received| &received.seconds);
+        let again: u64 = streams().flatten().map(|second| second.retransmits).sum();
+        again as f64 / streams().map(Vec::len).max().unwrap_or(0) as f64
     }
 
     /// By how much a counter of all connections grew a second, from the first look to the last that saw all of them:

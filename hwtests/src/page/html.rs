@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{charts, hearings, machine, measured, remarks, rows, sum};
+use super::{charts, heard, hearings, machine, measured, remarks, rows, sum};
 use crate::chart::{self, escape};
 use crate::record::{Experiment, Record, Verdict};
 use crate::witness::Quantity;
@@ -113,8 +113,7 @@ fn witnesses(page: &mut String, experiment: &Experiment) {
         return;
     }
     page.push_str("<h3>Witnesses, and where they disagree</h3>\n<div class=\"wide\"><table>\n");
-    let labels: String =
-        experiment.cases.iter().map(|case| format!("<th>{}</th>", escape(&case.label))).collect();
+    let labels: String = heard(experiment).map(|case| format!("<th>{}</th>", escape(&case.label))).collect();
     for hearing in &hearings {
         let _ = writeln!(page, "<tr class=\"head\"><th>{}</th>{labels}</tr>", escape(&hearing.title()));
         for (by, cells) in &hearing.rows {

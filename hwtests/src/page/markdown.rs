@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{charts, hearings, machine, measured, remarks, rows, sum};
+use super::{charts, heard, hearings, machine, measured, remarks, rows, sum};
 use crate::record::{Experiment, Record};
 
 /// The whole report.
@@ -89,7 +89,7 @@ fn witnesses(page: &mut String, experiment: &Experiment) {
         return;
     }
     page.push_str("\nWitnesses, and where they disagree:\n");
-    let labels: Vec<_> = experiment.cases.iter().map(|case| case.label.as_str()).collect();
+    let labels: Vec<_> = heard(experiment).map(|case| case.label.as_str()).collect();
     for hearing in &hearings {
         let (title, differ) = (hearing.title(), hearing.quantity.differ);
         let _ =

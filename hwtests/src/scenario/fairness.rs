@@ -24,7 +24,7 @@ pub static SCENARIO: Scenario = Scenario {
             are, 2:1; governed, the queue stands in fq_codel and they share alike. Shares are from the wire's own log.",
     kinds: &[Kind::Model],
     seconds: 8,
-    repeats: 3,
+    repeats: 2,
     takes: |seconds| seconds + 8,
     cases,
     measure,

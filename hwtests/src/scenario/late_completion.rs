@@ -21,7 +21,7 @@ pub static SCENARIO: Scenario = Scenario {
             too, and its price is the whole ring: see the residence.",
     kinds: &[Kind::Model],
     seconds: 6,
-    repeats: 3,
+    repeats: 2,
     takes: |seconds| seconds + 8,
     cases,
     measure,

@@ -23,7 +23,12 @@ pub(crate) fn file_with(heading: &str, keys: &[(&str, &str)]) -> String {
         "[engine]" => format!("{link}\n[engine]\n{}\n", lines(&[], "\n")),
         "[api]" => format!("{link}\n[api]\n{}\n", lines(&[], "\n")),
         "[[link]]" => {
-            let defaults = [("name", "\"home\""), ("a", "\"net_null0\""), ("b", "\"net_null1\"")];
+            let [a, b] = if given("on-stop") {
+                ["\"net_af_packet0,iface=lan0\"", "\"net_af_packet1,iface=wan0\""]
+            } else {
+                ["\"net_null0\"", "\"net_null1\""]
+            };
+            let defaults = [("name", "\"home\""), ("a", a), ("b", b)];
             format!("[[link]]\n{}\n", lines(&defaults, "\n"))
         }
         "a and b of [[link]], as a table" => {

@@ -138,6 +138,10 @@ fn every_mistake_is_told() {
         second("name = \"office\"\na = \"01:00.0\"\nb = \"0000:01:00.0\""),
         second("name = \"office\"\na = \"net_tap0,iface=lan\"\nb = \"net_tap1,iface=lan\""),
         format!("{link}up = \"off\"\ndown = \"off\"\n"),
+        format!("{link}on-stop = \"bridge\"\n"),
+        "link = [\n  { name = \"household-one\", a = \"1:0.0\", b = \"1:0.1\", on-stop = \"bridge\" },\n  \
+         { name = \"household-two\", a = \"2:0.0\", b = \"2:0.1\", on-stop = \"bridge\" },\n]\n"
+            .to_owned(),
         up("target = \"100ms\""),
         up("interval = \"5ms\""),
         up("target = \"20ms\", interval = \"10ms\""),
@@ -400,7 +404,7 @@ fn wrong_values(key: &Key) -> Vec<&'static str> {
     }
 }
 
-const MISTAKES: [&str; 27] = [
+const MISTAKES: [&str; 28] = [
     "Syntax",
     "UnknownKey",
     "Missing",
@@ -418,6 +422,7 @@ const MISTAKES: [&str; 27] = [
     "PortTaken",
     "ResourceTaken",
     "NothingForwarded",
+    "NotTheKernels",
     "NotBelow",
     "NotAbove",
     "Without",
@@ -450,6 +455,7 @@ fn variant(mistake: &Mistake) -> &'static str {
         Mistake::PortTaken(_) => "PortTaken",
         Mistake::ResourceTaken(..) => "ResourceTaken",
         Mistake::NothingForwarded => "NothingForwarded",
+        Mistake::NotTheKernels { .. } => "NotTheKernels",
         Mistake::NotBelow(_) => "NotBelow",
         Mistake::NotAbove(_) => "NotAbove",
         Mistake::Without(_) => "Without",

@@ -41,12 +41,6 @@ impl Client {
         Ok(Self { name, path, runtime })
     }
 
-    /// Its name.
-    #[allow(dead_code, reason = "the terminal view shows it")]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The document at `path` as it came.
     ///
     /// # Errors

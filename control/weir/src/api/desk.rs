@@ -4,6 +4,7 @@
 //! does nothing for those who have gone meanwhile.
 
 use crate::events::Event;
+use crate::observe::flows::Talking;
 use crate::report::Report;
 use crate::telemetry::delays::Delays;
 use config::model::Config;
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub at: f64,
     /// The statistics.
     pub report: Report,
+    /// Who sent most of late.
+    pub talking: Vec<Talking>,
     /// How long packets took since the start.
     pub delays: Delays,
     /// The same of the last complete window.
@@ -234,6 +237,7 @@ mod tests {
             Snapshot {
                 at: 0.0,
                 report: Report::default(),
+                talking: Vec::new(),
                 delays: Delays::default(),
                 recent: Arc::default(),
                 config: Arc::new(config.unwrap().config),

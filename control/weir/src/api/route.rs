@@ -5,11 +5,11 @@ use super::fault::Fault;
 use super::serve::Peer;
 use crate::ask::seconds;
 use crate::events::Event;
+use crate::observe;
 use crate::page;
 use crate::report::{PortReport, TxQueueReport, WorkerReport};
 use crate::telemetry::delays::{Filter, Kind, Window};
-use crate::telemetry::formats;
-use crate::telemetry::metrics;
+use crate::telemetry::{formats, metrics};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -33,6 +33,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Bell>)> {
         ("/openapi.json", get(openapi)),
         ("/v1/config", get(config).merge(patch(change))),
         ("/v1/events", get(events)),
+        ("/v1/flows", get(flows)),
         ("/v1/governor", get(governor)),
         ("/v1/histograms", get(histograms)),
         ("/v1/lcores", get(lcores)),
@@ -166,6 +167,12 @@ struct Lcores<'a> {
 async fn lcores(State(bell): State<Bell>) -> Result<Response, Fault> {
     let snapshot = snapshot(&bell).await?;
     json(&Lcores { at: snapshot.at, lcores: &snapshot.report.workers })
+}
+
+/// Who sent most of late.
+async fn flows(State(bell): State<Bell>) -> Result<Response, Fault> {
+    let snapshot = snapshot(&bell).await?;
+    json(&observe::flows::flows(snapshot.at, &snapshot.talking))
 }
 
 #[derive(Serialize)]

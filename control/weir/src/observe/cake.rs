@@ -32,11 +32,12 @@ pub fn counters(stats: &cake::Stats) -> [(&'static str, u64); 10] {
 }
 
 /// The tins in the order of `tc`; none if this is not cake.
-pub fn tins(params: &Params, stats: Option<&Stats>, sojourn: &Totals) -> Vec<TinReport> {
+pub fn tins(params: &Params, stats: Option<&Stats>, delivered: &[u64], sojourn: &Totals) -> Vec<TinReport> {
     let Some(Stats::Cake(stats)) = stats else { return Vec::new() };
     let report = |(name, number): (&str, usize)| {
         let stats = stats.tins().get(number)?;
-        Some(TinReport::new(name, stats, sojourn.of_tin(number).into()))
+        let delivered = delivered.get(number).copied().unwrap_or(0);
+        Some(TinReport::new(name, stats, delivered, sojourn.of_tin(number).into()))
     };
     names(params).filter_map(report).collect()
 }
@@ -134,7 +135,7 @@ mod tests {
             options: options(&settings),
             bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
             qdisc: counters,
-            tins: tins(&settings.qdisc, Some(&stats), &total),
+            tins: tins(&settings.qdisc, Some(&stats), &[0; 8], &total),
             sojourn: total.of_all().into(),
             residence: total.of_tin(2).into(),
             total: total.of_tin(0).into(),

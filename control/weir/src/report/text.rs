@@ -119,6 +119,11 @@ fn write_worker(f: &mut Formatter<'_>, worker: &WorkerReport) -> fmt::Result {
         "lcore {}: clock {} turns {} idle {} sleeps {}",
         worker.lcore, worker.clock, worker.turns, worker.idle_turns, worker.sleeps
     )?;
+    write!(f, " busy {:.1} % of {:.1} s", worker.busy_percent(), worker.time_us as f64 / 1e6)?;
+    match worker.cycles_per_packet() {
+        Some(cycles) => writeln!(f, ", {cycles} cycles per packet")?,
+        None => writeln!(f)?,
+    }
     writeln!(
         f,
         " poll gaps: {} over 50 us, {} over 1 ms, max {} us, together {} us",

@@ -17,6 +17,9 @@ pub struct TinReport {
     pub threshold_rate: u64,
     /// Bytes that were queued, also those lost later.
     pub sent_bytes: u64,
+    /// Bytes that were sent; not in `tc`.
+    #[serde(default)]
+    pub delivered_bytes: u64,
     /// Bytes that wait.
     pub backlog_bytes: u64,
     /// The AQM's target in microseconds.
@@ -58,12 +61,13 @@ pub struct TinReport {
 }
 
 impl TinReport {
-    /// The report about a tin called `name`.
-    pub fn new(name: &str, stats: &TinStats, sojourn: SojournReport) -> Self {
+    /// The report about a tin called `name`, which has delivered so many bytes.
+    pub fn new(name: &str, stats: &TinStats, delivered_bytes: u64, sojourn: SojournReport) -> Self {
         Self {
             name: name.to_owned(),
             threshold_rate: stats.threshold_rate,
             sent_bytes: stats.sent_bytes,
+            delivered_bytes,
             backlog_bytes: stats.backlog_bytes.into(),
             target_us: stats.target.as_micros(),
             interval_us: stats.interval.as_micros(),

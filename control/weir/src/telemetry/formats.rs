@@ -45,8 +45,8 @@ fn rows(text: &mut String, kind: Kind, of_one: &[Delay]) {
         };
         let _ = write!(text, "{name:<24}{:>12}", delay.count);
         if delay.count == 0 {
-            let seen = kind != Kind::Residence || delay.until == Until::Completion;
-            text.push_str(if seen { "\n" } else { "  the port shows no completions\n" });
+            let unseen = kind == Kind::Residence && delay.until == Until::Submission && delay.tin.is_none();
+            text.push_str(if unseen { "  the port shows no completions\n" } else { "\n" });
             continue;
         }
         delay.percentiles().iter().for_each(|(_, nanos)| text.push_str(&format!("{:>9}", time(*nanos))));

@@ -76,7 +76,7 @@ impl Axes {
         let (low, high) = shown
             .iter()
             .fold((u64::MAX, 1_000), |(low, high), delay| (low.min(delay.min), high.max(delay.max)));
-        let low = low.min(high).max(1).ilog10() as i32;
+        let low = low.min(high).max(1_000).ilog10() as i32;
         let high = (high as f64).log10().ceil() as i32;
         Self { nines: (2.0 * most).log10().max(2.0), low, high: high.max(low + 1) }
     }
@@ -159,7 +159,7 @@ fn style() -> String {
 }
 
 const TITLE: &str = "How long packets took";
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 860.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 540.0;
 const TOP: f64 = 34.0;

@@ -6,6 +6,7 @@ use dpdk::{Burst, Eal, Mempool, MempoolConfig, Port, PortConfig, Ring};
 use engine::change::{Change, DirectionChange, Target};
 use engine::classify::{Classifier, Wants};
 use engine::completion::source::{Nudge, Source};
+use engine::delays::{ByKind, Recorder, Totals, tins};
 use engine::direction::{Direction, Settings};
 use engine::egress::Egress;
 use engine::gate::{self, Gate};
@@ -13,7 +14,6 @@ use engine::mailbox::{self, Command, Control};
 use engine::page::Page;
 use engine::plan::{CompleteOn, DirectionPlan, GovernorPlan};
 use engine::pool::{self, PieceSum};
-use engine::sojourn::{Sojourn, Total};
 use engine::worker::{Poll, Worker};
 use shaper::flow::hash::FlowHasher;
 use shaper::flow::rules::Rule;
@@ -86,7 +86,7 @@ pub struct Outcome {
     /// From the turn that takes a change to that which has finished it.
     pub whole: Times,
     /// How long packets waited with changes, and without.
-    pub waits: [Total; 2],
+    pub waits: [Totals; 2],
     /// Bytes; and KiB over the second half of all changes.
     pub heap_growth: i64,
     pub resident_growth: i64,
@@ -119,8 +119,8 @@ impl Bench {
         let params = Params::Cake(cake);
         let slots = pool::slots(&params);
         let qdisc = Qdisc::new(&params, slots as usize).unwrap();
-        let egress =
-            Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2)).recording(Sojourn::new(&params));
+        let egress = Egress::new(qdisc, None, cake.overhead, SplitMix::new(1, 2))
+            .recording(Recorder::new(tins(&params)));
         let classifier = Classifier::new(FlowHasher::new(*b"known, as nobody"), Wants::of(&params), &[]);
         let pieces = MempoolConfig {
             data_room: PieceSum::data_room(tx.multi_segs()),
@@ -138,7 +138,8 @@ impl Bench {
             wire: None,
         });
         let settings = Settings { link_down_hold: HOLD, ..Settings::default() };
-        let direction = Direction::new(rx, tx, classifier, egress, settings, &pieces).governed(gate);
+        let direction = Direction::new(rx, tx, classifier, egress, settings, &pieces)
+            .governed(gate.recording(tins(&params)));
         let (control, mailbox) = mailbox::pair();
         let plan = DirectionPlan {
             qdisc: params,
@@ -291,11 +292,12 @@ impl Bench {
     }
 
     /// Adds how long packets have waited since the last time.
-    fn waited(&mut self, waits: &mut Total) {
+    fn waited(&mut self, waits: &mut Totals) {
         let direction = &self.worker.directions()[0];
-        let mut page = Page { sojourn: vec![Sojourn::like(direction.egress().sojourn())], ..Page::new(1) };
+        let tins = direction.egress().sojourn().tins();
+        let mut page = Page { delays: vec![ByKind::<Recorder>::new(tins)], ..Page::new(1) };
         self.worker.exchange_histograms(&mut page);
-        waits.add(&page.sojourn[0]);
+        waits.add(&page.delays[0].sojourn);
     }
 
     /// Sends a change, and turns until it has been carried out: in how many nanoseconds, gaps left out.
@@ -318,7 +320,6 @@ impl Bench {
     }
 
     /// Something else of everything.
-
     fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
         // Faster while many wait, slower while few do.
         let modes = self.modes;

@@ -31,7 +31,7 @@ fn each_packet_is_in_every_histogram_once_under_its_tin() {
     let mut wire = Wire::new(100_000_000, Duration::from_micros(50));
     let mut rng = SplitMix::new(3, 5);
     rig.run(ms(0), ms(500), STEP, |rig, now| {
-        if rng.next_u32() % 8 == 0 {
+        if rng.next_u32().is_multiple_of(8) {
             let tos = OF_EACH_TIN[rng.next_u32() as usize % 4];
             rig.lanes[0].feed(&udp(
                 (rng.next_u32() % 20) as u16,
@@ -40,7 +40,7 @@ fn each_packet_is_in_every_histogram_once_under_its_tin() {
                 tos,
             ));
         }
-        if rng.next_u32() % 512 == 0 {
+        if rng.next_u32().is_multiple_of(512) {
             rig.lanes[0].feed(&arp());
         }
         wire.step(rig, now);

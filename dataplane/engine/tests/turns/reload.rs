@@ -195,7 +195,7 @@ fn a_thousand_changes_lose_and_reorder_nothing() {
             }
             rig.control.send(change(generation, directions)).unwrap();
             // What comes next waits, and is not forgotten.
-            rig.control.send(Command::Report(Box::new(rig.page().next()))).unwrap();
+            rig.control.send(Command::Report(Box::new(rig.page().successor()))).unwrap();
             under_way = true;
             least = streams.iter().map(|stream| stream.inside).min().unwrap().min(least);
         }

@@ -15,6 +15,7 @@ use engine::page::Page;
 use engine::plan::GovernorPlan;
 use engine::pool::{self, PieceSum};
 use engine::split::offload::Offload;
+use engine::talkers::Talkers;
 use engine::worker::Worker;
 use shaper::flow::hash::FlowHasher;
 use shaper::flow::rules::Rule;
@@ -314,7 +315,9 @@ impl Lane {
             link_speed: None,
             offload: plan.offload,
         };
-        let mut direction = Direction::new(rx.swap_remove(0), tx, classifier, egress, settings, &pieces);
+        let talkers = Talkers::new(FlowHasher::new([7; 16]), 5);
+        let mut direction =
+            Direction::new(rx.swap_remove(0), tx, classifier, egress, settings, &pieces).sampled(talkers);
         if let Some(governor) = plan.governor {
             let gate = Gate::new(gate::Settings {
                 plan: governor,

@@ -17,7 +17,7 @@ use hwtests::progress::Progress;
 
 use crate::traffic::Bed;
 
-/// Takes the pictures of the README: the web page, light, dark and on a phone.
+/// Takes the pictures of the README: `weir top`, and the web page, light, dark and on a phone.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

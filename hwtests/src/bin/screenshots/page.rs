@@ -1,4 +1,4 @@
-//! The web page: wide and light, wide and dark, on a phone.
+//! The web page: wide and light, wide and dark, on a phone; and `weir top`, of the same traffic.
 
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub(crate) fn pictures(bed: &Bed, args: &Args, progress: &mut Progress, interrup
     progress.stage("and less bandwidth");
     bed.set("down.bandwidth", "60Mbit")?;
     interrupt.sleep(third)?;
+    progress.stage(TOP);
+    bed.top(&args.out.join(TOP))?;
     for (name, view) in VIEWS {
         progress.stage(name);
         browser.show_in(view)?;
@@ -44,6 +46,9 @@ pub(crate) fn pictures(bed: &Bed, args: &Args, progress: &mut Progress, interrup
     }
     Ok(())
 }
+
+/// The terminal.
+const TOP: &str = "top.svg";
 
 const VIEWS: [(&str, View); 3] = [
     ("page.png", View { width: 1200, height: 1180, scale: 1.0, is_dark: false }),

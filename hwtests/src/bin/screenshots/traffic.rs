@@ -108,6 +108,15 @@ impl Bed {
         Ok(())
     }
 
+    /// Has `weir top` draw what a terminal shows.
+    ///
+    /// # Errors
+    /// weir does not answer, or the file cannot be written.
+    pub(crate) fn top(&self, picture: &Path) -> Result<()> {
+        let once = ["top", &self.name, "--once", "--size", "96x30", "--svg"];
+        run(Command::new(&self.weir).args(once).arg(picture)).map(drop)
+    }
+
     /// `weir set`, as an operator would.
     ///
     /// # Errors
