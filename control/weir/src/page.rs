@@ -19,7 +19,7 @@ pub const HEADERS: [(&str, &str); 5] = [
 
 const POLICY: &str = "default-src 'none'; connect-src 'self'; img-src data:; \
     style-src 'sha256-7/VnN45ohVigAkjDgfg/yfwM+ZkZQ3b7b2x+44dBCwI='; \
-    script-src 'sha256-f10PCdmtZEL6pcVgOPg6V2Lb6Nu+hDx0g1aeyeL2Jew='; \
+    script-src 'sha256-hg9hhll0lgDKPjhXav/FER99/HR3Jytt0oLcJkFXbyw='; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[cfg(test)]

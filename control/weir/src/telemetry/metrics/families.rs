@@ -213,6 +213,13 @@ pub(super) const WORKER: &[Metric<WorkerReport>] = &[
     }),
     counter("weir_lcore_turns_total", "Turns of the polling loop.", |w| whole(w.turns)),
     counter("weir_lcore_idle_turns_total", "Turns that moved nothing.", |w| whole(w.idle_turns)),
+    counter("weir_lcore_seconds_total", "Time since the first turn of the polling loop.", |w| {
+        seconds(w.time_us)
+    }),
+    counter("weir_lcore_busy_seconds_total", "Time of it in turns that moved packets.", |w| {
+        seconds(w.busy_us)
+    }),
+    counter("weir_lcore_packets_total", "Packets that the worker received.", |w| whole(w.packets)),
     counter("weir_lcore_sleeps_total", "Sleeps (poll = \"adaptive\").", |w| whole(w.sleeps)),
     counter("weir_poll_gaps_total", "Gaps in polling of more than 50 microseconds.", |w| {
         whole(w.poll_gaps.over_50us)

@@ -45,6 +45,7 @@ fn values_are_those_of_the_report_in_base_units() {
     assert_eq!(value(&families, "weir_mbuf_pool_in_use", &b), 512.0);
     let lcore = [("lcore", "2")];
     assert_eq!(value(&families, "weir_poll_gap_seconds_total", &lcore), 0.009);
+    assert_eq!(value(&families, "weir_lcore_busy_seconds_total", &lcore), 0.5);
     assert_eq!(value(&families, "weir_lcore_turns_total", &lcore), (1_u64 << 60) as f64);
     assert_eq!(value(&families, "weir_build_info", &[("version", "0.1.0"), ("dpdk", "DPDK 22.11.11")]), 1.0);
     assert_eq!(value(&families, "weir_uptime_seconds", &[]), 12.25);

@@ -89,7 +89,7 @@ pub fn report(links: u32, both_cake: bool) -> Report {
     let worker = |lcore| -> WorkerReport {
         let worker = json!({
             "lcore": lcore, "generation": 4, "clock": "tsc", "turns": 1_u64 << 60, "idle_turns": 5, "sleeps": 6,
-            "poll_gaps": gaps, "clock_backward": 0, "clock_jumps": 0,
+            "poll_gaps": gaps, "time_us": 8_000_000, "busy_us": 500_000, "packets": 77, "clock_backward": 0, "clock_jumps": 0,
         });
         serde_json::from_value(worker).unwrap()
     };
