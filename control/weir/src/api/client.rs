@@ -1,6 +1,6 @@
 //! Asks an instance of this machine, over its unix socket.
 
-use super::socket;
+use super::socket::find;
 use crate::say::complain;
 use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Full};
@@ -8,10 +8,15 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, setsockopt, socket, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -38,7 +43,7 @@ impl Client {
     /// # Errors
     /// There is none, or there are several and no name is given.
     pub fn find(name: Option<&str>) -> Result<Self> {
-        let (name, path) = socket::find(name)?;
+        let (name, path) = find(name)?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         Ok(Self { name, path, runtime })
     }
@@ -81,8 +86,12 @@ impl Client {
             .header(HOST, "localhost")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;
+        let stream = match connect(&self.path) {
+            Err(Errno::EAGAIN) => bail!("instance {name:?} lets nobody in within {UNEASY:?}: {then}"),
+            stream => stream.with_context(|| format!("instance {name:?} has ended"))?,
+        };
         let answer = self.runtime.block_on(async {
-            let mut answer = pin!(exchange(&self.path, request));
+            let mut answer = pin!(exchange(stream, request));
             match timeout(UNEASY, answer.as_mut()).await {
                 Ok(answer) => return Ok(answer),
                 Err(_) if patience > ANSWER_WITHIN => complain(&format!(
@@ -106,9 +115,18 @@ impl Client {
     }
 }
 
+/// Connects, in its turn if many do: tokio would give up as soon as the listener's queue is full.
+fn connect(path: &Path) -> nix::Result<StdUnixStream> {
+    let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&socket, sockopt::SendTimeout, &TimeVal::seconds(UNEASY.as_secs() as i64))?;
+    nix::sys::socket::connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(socket.into())
+}
+
 /// One request and its answer, on a connection of its own.
-async fn exchange(path: &PathBuf, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
-    let stream = UnixStream::connect(path).await?;
+async fn exchange(stream: StdUnixStream, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
+    stream.set_nonblocking(true)?;
+    let stream = UnixStream::from_std(stream)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // Ends with the connection, or with the runtime.
     tokio::spawn(connection);
