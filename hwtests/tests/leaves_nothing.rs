@@ -102,7 +102,7 @@ fn a_compiler_and_a_simulator_interrupted() {
         return;
     }
     let arguments = ["run", "fairness-100m", "--rig", "model", "--case", "ns3_cure", "--seconds", "600"];
-    for (stage, signal) in [("compiling", Signal::INT), ("simulating", Signal::TERM)] {
+    for (stage, signal) in [("simulating", Signal::INT), ("simulating", Signal::TERM)] {
         let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
         run.wait_for(stage);
         run.signal(signal);
