@@ -102,7 +102,9 @@ fn a_compiler_and_a_simulator_interrupted() {
         return;
     }
     let arguments = ["run", "fairness-100m", "--rig", "model", "--case", "ns3_cure", "--seconds", "600"];
-    for (stage, signal) in [("simulating", Signal::INT), ("simulating", Signal::TERM)] {
+    // What an earlier run of this test has compiled is not compiled again.
+    let _ = fs::remove_dir_all(out());
+    for (stage, signal) in [("compiling", Signal::INT), ("simulating", Signal::TERM)] {
         let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
         run.wait_for(stage);
         run.signal(signal);
@@ -160,6 +162,12 @@ fn a_forwarder_that_fails() {
     }
 }
 
+/// A folder of this test's own: they run side by side, and a demo writes its forwarder's configuration there.
+fn out() -> String {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    format!("{}/leaves-nothing-{test}", env!("CARGO_TARGET_TMPDIR"))
+}
+
 struct Demo {
     child: Child,
     mark: String,
@@ -172,14 +180,16 @@ impl Demo {
     }
 
     fn start_program(program: &str, args: &[&str]) -> Self {
-        // Tests run side by side, and a demo writes its forwarder's configuration there.
-        let test = std::thread::current().name().unwrap_or_default().to_owned();
-        let out = format!("{}/leaves-nothing-{test}", env!("CARGO_TARGET_TMPDIR"));
         let stamp = now();
         let mark = format!("{MARK}={}-{stamp:?}", std::process::id());
         let (key, value) = mark.split_once('=').unwrap();
         let mut command = Command::new(program);
-        command.args(args).args(["--out", &out]).env(key, value).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .args(args)
+            .args(["--out", &out()])
+            .env(key, value)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let errors: Box<dyn Read> = Box::new(child.stderr.take().unwrap());
         Self { child, mark, errors: BufReader::new(errors) }
