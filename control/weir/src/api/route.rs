@@ -105,8 +105,8 @@ async fn histograms(State(bell): State<Bell>, uri: Uri) -> Result<Response, Faul
     let HistogramOptions { window, format, link, direction, tin, kind } = asked(&uri)?;
     let snapshot = snapshot(&bell).await?;
     let delays = match window {
-        Window::Cumulative => snapshot.delays.clone(),
-        Window::Interval => (*snapshot.recent).clone(),
+        Window::Cumulative => &snapshot.delays,
+        Window::Interval => &*snapshot.recent,
     };
     let delays = delays.filtered(&Filter { link, direction, tin, kind });
     let text = match format.as_deref() {

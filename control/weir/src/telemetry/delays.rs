@@ -10,6 +10,7 @@ use engine::delays::{ByKind, Totals, quantile};
 use engine::line::Line;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -146,7 +147,8 @@ impl Windows {
     pub fn turn(&mut self, instance: &Instance, line: &Line) {
         let now = now();
         let histograms = histograms(instance, line, |place, totals| {
-            self.then.get(&place.key()).map_or_else(|| totals.clone(), |then| totals.since(then))
+            let then = self.then.get(&place.key());
+            then.map_or(Cow::Borrowed(totals), |then| Cow::Owned(totals.since(then)))
         });
         let window_s = now - self.since;
         self.last =
@@ -172,7 +174,7 @@ impl Windows {
             start: self.started,
             window: Window::Cumulative,
             window_s: at - self.started,
-            histograms: histograms(instance, line, |_, totals| totals.clone()),
+            histograms: histograms(instance, line, |_, totals| Cow::Borrowed(totals)),
         }
     }
 }
@@ -181,7 +183,7 @@ impl Windows {
 fn histograms(
     instance: &Instance,
     line: &Line,
-    choose: impl Fn(&Place<'_>, &ByKind<Totals>) -> ByKind<Totals>,
+    choose: impl for<'t> Fn(&Place<'_>, &'t ByKind<Totals>) -> Cow<'t, ByKind<Totals>>,
 ) -> Vec<Delay> {
     let mut found = Vec::new();
     for place in instance.places(line) {
@@ -214,9 +216,9 @@ fn histograms(
 impl Delays {
     /// Those that `filter` wants.
     #[must_use]
-    pub fn filtered(mut self, filter: &Filter) -> Self {
-        self.histograms.retain(|delay| filter.wants(delay));
-        self
+    pub fn filtered(&self, filter: &Filter) -> Self {
+        let histograms = self.histograms.iter().filter(|delay| filter.wants(delay)).cloned().collect();
+        Self { histograms, ..*self }
     }
 
     /// What was added since `earlier`, an older document of the same instance: an interval.
