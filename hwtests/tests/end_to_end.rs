@@ -1,6 +1,8 @@
 //! `weir` as its users run it: real files, real ports, real packets, real signals. Needs root (taps, namespaces).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
+mod instance;
+
 use std::fs;
 use std::ops::Sub;
 use std::os::unix::net::UnixStream;
@@ -14,6 +16,7 @@ use hwtests::clock::{Interrupt, nap, now};
 use hwtests::iperf::{Host, Load, Received, Transfer};
 use hwtests::netns::Netns;
 use hwtests::process::{Process, Signal, command, run};
+use instance::{Weir, weir_binary};
 use serde_json::Value;
 
 #[test]
@@ -669,12 +672,6 @@ struct Bench {
     folder: PathBuf,
 }
 
-/// A running instance.
-struct Weir {
-    name: String,
-    process: Process,
-}
-
 /// A veth pair: one end here for weir, the other in a namespace, all offloads off.
 struct Veth {
     far: Netns,
@@ -756,33 +753,12 @@ impl Drop for Bench {
 }
 
 impl Weir {
-    fn show(&self) -> Value {
-        let text = run(Command::new(weir_binary()).args(["show", "--json", &self.name])).unwrap();
-        serde_json::from_str(&text).unwrap()
-    }
-
-    /// Runs `weir` with these arguments: what it printed, or complained of.
-    fn tell(&self, args: &[&str]) -> Result<String, String> {
-        let said = Command::new(weir_binary()).args(args).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
-    }
-
-    fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) {
-        let end = now() + Duration::from_secs(30);
-        while !holds(&self.show()) {
-            assert!(now() < end, "{what} did not happen: {:#}", self.show());
-            nap(Duration::from_millis(20));
-        }
-    }
-
-    /// Stops it as an operator would, and sees to it that all is accounted for and nothing is left.
+    /// Stops it, and sees to it that all is accounted for and nothing is left.
     fn stop(self, signal: Signal) {
-        let (status, lines) = self.process.stop(signal, Duration::from_secs(20)).unwrap();
-        let said = lines.join("\n");
-        assert!(status.success(), "{status}: {said}");
+        let name = self.name.clone();
+        let said = self.end(signal);
         assert!(said.contains("Sent "), "no summary: {said}");
-        assert_nothing_left(&self.name);
+        assert_nothing_left(&name);
     }
 }
 
@@ -971,14 +947,6 @@ fn namespaces(a: &str, b: &str, interrupt: &Interrupt) -> (Netns, Netns) {
     one.take(a, "192.0.2.1/24").unwrap();
     two.take(b, "192.0.2.2/24").unwrap();
     (one, two)
-}
-
-/// The binary that the same build made.
-fn weir_binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let binary = test.ancestors().nth(2).unwrap().join("weir");
-    assert!(binary.exists(), "{} is missing: build it first with `cargo build -p weir`", binary.display());
-    binary
 }
 
 /// Frames of every length from 60 to 1514 bytes, of all sorts, each different.

@@ -86,12 +86,7 @@ fn scenarios_on_every_rig_interrupted() {
     }
     for (scenario, rig, case, stage, signal) in runs {
         let arguments = ["run", scenario, "--rig", rig, "--case", case, "--seconds", "20"];
-        let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
-        run.wait_for(stage);
-        run.signal(signal);
-        let (status, errors) = run.end();
-        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{scenario} on {rig}, {stage}: {errors}");
-        assert_eq!(run.left_behind(), Vec::<String>::new(), "{scenario} on {rig}, {stage}");
+        interrupt(&arguments, stage, signal);
     }
 }
 
@@ -105,12 +100,7 @@ fn a_compiler_and_a_simulator_interrupted() {
     // What an earlier run of this test has compiled is not compiled again.
     let _ = fs::remove_dir_all(out());
     for (stage, signal) in [("compiling", Signal::INT), ("simulating", Signal::TERM)] {
-        let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
-        run.wait_for(stage);
-        run.signal(signal);
-        let (status, errors) = run.end();
-        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{stage}: {errors}");
-        assert_eq!(run.left_behind(), Vec::<String>::new(), "{stage}");
+        interrupt(&arguments, stage, signal);
     }
 }
 
@@ -123,12 +113,7 @@ fn a_guest_kernel_interrupted() {
     }
     let arguments = ["run", "latency-under-load", "--rig", "tap", "--case", "kernel_cake", "--seconds", "60"];
     for (stage, signal) in [("booting", Signal::INT), ("User-Mode Linux, ", Signal::TERM)] {
-        let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), &arguments);
-        run.wait_for(stage);
-        run.signal(signal);
-        let (status, errors) = run.end();
-        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{stage}: {errors}");
-        assert_eq!(run.left_behind(), Vec::<String>::new(), "{stage}");
+        interrupt(&arguments, stage, signal);
     }
 }
 
@@ -160,6 +145,16 @@ fn a_forwarder_that_fails() {
         assert!(errors.contains(reason), "{script}: {errors}");
         assert_eq!(demo.left_behind(), Vec::<String>::new(), "{script}");
     }
+}
+
+/// Runs hwtests with these arguments until it says `stage`, sends it the signal, and looks for what it left.
+fn interrupt(arguments: &[&str], stage: &str, signal: Signal) {
+    let mut run = Demo::start_program(env!("CARGO_BIN_EXE_hwtests"), arguments);
+    run.wait_for(stage);
+    run.signal(signal);
+    let (status, errors) = run.end();
+    assert_eq!(status.code(), Some(128 + signal.as_raw()), "{arguments:?}, {stage}: {errors}");
+    assert_eq!(run.left_behind(), Vec::<String>::new(), "{arguments:?}, {stage}");
 }
 
 /// A folder of this test's own: they run side by side, and a demo writes its forwarder's configuration there.

@@ -2,6 +2,8 @@
 //! Needs root (taps, namespaces).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
+mod instance;
+
 use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -16,6 +18,7 @@ use std::time::Duration;
 use hwtests::clock::{Interrupt, nap, now};
 use hwtests::netns::Netns;
 use hwtests::process::{Process, Signal, command, run};
+use instance::{Weir, weir_binary};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
@@ -112,7 +115,7 @@ fn a_storm_of_changes_loses_and_reorders_nothing() {
     assert!(received > 5_000 && least_waiting > 0, "{received} {least_waiting}");
     let history = weir.tell(&["history", &weir.name]).unwrap();
     assert!(history.contains(&format!("generation {generation}")) && history.contains("SIGHUP"), "{history}");
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 /// Whatever is wrong with the file, it is told what, and nothing else happens.
@@ -181,7 +184,7 @@ fn no_wrong_file_changes_anything() {
     bench.write(&started.replace("5Mbit", "6Mbit"));
     let said = weir.tell(&["reload", &weir.name]).unwrap();
     assert!(said.contains("generation 1") && said.contains("\"5Mbit\" -> \"6Mbit\""), "{said}");
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 /// A value that was set for a time, a file that says otherwise, and more changes than are kept in mind.
@@ -224,7 +227,7 @@ fn what_is_remembered_ends() {
     let history = weir.tell(&["history", &weir.name]).unwrap();
     let changes = history.lines().filter(|line| line.starts_with("generation")).count();
     assert!((REMEMBERED - 8..=REMEMBERED).contains(&changes), "{changes}");
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 /// Whoever asks for a change of an instance that stops is told that it was not done.
@@ -254,7 +257,7 @@ fn a_change_does_not_keep_it_from_stopping() {
             .collect();
         weir.until("changes come", |show| show["workers"][0]["generation"].as_u64() > Some(2));
         weir.process.signal(Signal::HUP).unwrap();
-        weir.stop();
+        weir.end(Signal::TERM);
         asking.into_iter().for_each(|client| client.join().unwrap());
     }
 }
@@ -370,11 +373,6 @@ struct Bench {
     folder: PathBuf,
 }
 
-struct Weir {
-    name: String,
-    process: Process,
-}
-
 impl Bench {
     fn new(test: &str) -> Self {
         let name = format!("reload-{test}-{}", std::process::id());
@@ -405,41 +403,6 @@ impl Drop for Bench {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-impl Weir {
-    fn show(&self) -> Value {
-        let text = run(Command::new(weir_binary()).args(["show", "--json", &self.name])).unwrap();
-        serde_json::from_str(&text).unwrap()
-    }
-
-    /// Runs `weir` with these arguments: what it printed, or complained of.
-    fn tell(&self, args: &[&str]) -> Result<String, String> {
-        let said = Command::new(weir_binary()).args(args).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
-    }
-
-    fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) {
-        let end = now() + Duration::from_secs(30);
-        while !holds(&self.show()) {
-            assert!(now() < end, "{what} did not happen: {:#}", self.show());
-            nap(Duration::from_millis(20));
-        }
-    }
-
-    fn stop(self) {
-        let (status, lines) = self.process.stop(Signal::TERM, Duration::from_secs(20)).unwrap();
-        assert!(status.success(), "{status}: {}", lines.join("\n"));
-    }
-}
-
-/// The binary that the same build made.
-fn weir_binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let binary = test.ancestors().nth(2).unwrap().join("weir");
-    assert!(binary.exists(), "{} is missing: build it first with `cargo build -p weir`", binary.display());
-    binary
 }
 
 /// Ports that receive nothing.

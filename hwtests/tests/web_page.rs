@@ -1,6 +1,8 @@
 //! What a running weir shows over HTTP: the web page as people see it, in headless Chromium, and what Prometheus reads.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
+mod instance;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +14,7 @@ use std::time::Duration;
 use hwtests::browser::{Browser, View};
 use hwtests::clock::Interrupt;
 use hwtests::process::{Process, Signal, command, run};
+use instance::{Weir, weir_binary};
 use serde_json::{Value, json};
 
 #[test]
@@ -50,7 +53,7 @@ fn it_shows_what_the_daemon_counts_and_follows_it() {
     assert_eq!(browser.complaints(), [""; 0], "a policy was broken, or a script threw");
 
     browser.value("poll(), 0").unwrap();
-    weir.stop();
+    weir.end(Signal::TERM);
     browser
         .until("byId('state').className === 'lost' && byId('state').textContent.includes('no answer since')")
         .unwrap();
@@ -60,7 +63,7 @@ fn it_shows_what_the_daemon_counts_and_follows_it() {
     browser
         .until(&format!("before.stats.pid === {pid} && views.get('x/up').points.at(-1).rate > 0"))
         .unwrap();
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn it_fits_a_phone_and_both_schemes_and_can_be_read_aloud() {
     assert_ne!(backs[0], backs[1], "light and dark differ");
     assert_eq!(browser.value(UNSPOKEN).unwrap(), json!([]));
     assert_eq!(browser.complaints(), [""; 0]);
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn it_asks_for_a_token_keeps_it_for_the_tab_and_rests_while_hidden() {
     assert_eq!(browser.value("poll().then(() => asked.length)").unwrap(), 0);
     browser.value(&hide(false)).unwrap();
     browser.until("asked.length > 0").unwrap();
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn prometheus_reads_what_the_daemon_counts() {
         head.contains("content-security-policy: default-src 'none'") && page.starts_with("<!doctype html>"),
         "{head}"
     );
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 /// Percentiles are computed on the page, from counts: once more by hand.
@@ -179,7 +182,7 @@ fn its_percentiles_are_those_of_what_came_in_between() {
         browser.value("sum([[[1, 2], [5, 1]], [[3, 4], [5, 2]]])").unwrap(),
         json!([[1, 2], [3, 4], [5, 3]])
     );
-    weir.stop();
+    weir.end(Signal::TERM);
 }
 
 /// A folder, a name and a port of one test.
@@ -188,12 +191,6 @@ struct Bed {
     folder: PathBuf,
     port: u16,
     interrupt: Interrupt,
-}
-
-/// A running instance.
-struct Weir {
-    name: String,
-    process: Process,
 }
 
 impl Bed {
@@ -243,26 +240,6 @@ impl Drop for Bed {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-impl Weir {
-    fn show(&self) -> Value {
-        let text = run(Command::new(weir_binary()).args(["show", "--json", &self.name])).unwrap();
-        serde_json::from_str(&text).unwrap()
-    }
-
-    fn stop(self) {
-        let (status, lines) = self.process.stop(Signal::TERM, Duration::from_secs(20)).unwrap();
-        assert!(status.success(), "{status}: {}", lines.join("\n"));
-    }
-}
-
-/// The binary that the same build made.
-fn weir_binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let binary = test.ancestors().nth(2).unwrap().join("weir");
-    assert!(binary.exists(), "{} is missing: build it first with `cargo build -p weir`", binary.display());
-    binary
 }
 
 fn counter(show: &Value, what: &str) -> u64 {
