@@ -235,6 +235,8 @@ impl Bench {
     /// So many changes with pauses, then as much time without.
     fn stretch(&mut self, changes: u64, outcome: &mut Outcome) {
         if let Load::Share(share) = self.load {
+            let heaviest = self.heaviest();
+            self.change_to(heaviest, outcome);
             self.carried.rotate_right(1);
             self.carried[0] = self.carries();
             // What is found far from what arrives is found wrong: sending takes more than receiving.
@@ -319,6 +321,27 @@ impl Bench {
         self.now.since(began).as_nanos()
     }
 
+    /// What costs most of all that [`Bench::vary`] chooses from.
+    fn heaviest(&self) -> (DirectionPlan, GovernorPlan) {
+        let Params::Cake(cake) = self.plan.qdisc else { unreachable!("it is cake") };
+        let cake = cake::Params {
+            bandwidth: Some(bandwidth(self.rate)),
+            diffserv: Diffserv::Diffserv8,
+            flow_mode: FlowMode::TripleIsolate,
+            ack_filter: AckFilter::Aggressive,
+            wash: true,
+            ..cake
+        };
+        let plan = DirectionPlan {
+            qdisc: Params::Cake(cake),
+            bandwidth: cake.bandwidth,
+            rules: rules(2),
+            gro: true,
+            ..self.plan.clone()
+        };
+        (plan, self.governor)
+    }
+
     /// Something else of everything.
     fn vary(&mut self) -> (DirectionPlan, GovernorPlan) {
         // Faster while many wait, slower while few do.
@@ -338,12 +361,7 @@ impl Bench {
         (cake.wash, cake.ingress) = (one_of(2) == 0, one_of(2) == 0);
         cake.memlimit = Some([28, 32][one_of(2)] << 20);
         cake.overhead = Overhead { mpu: [0, 84][one_of(2)], ..cake.overhead };
-        let rule = |dscp, mark, set_dscp| Rule { dscp: Some(dscp), mark, set_dscp, ..Rule::default() };
-        let rules = match one_of(3) {
-            0 => Vec::new(),
-            1 => vec![rule(46, 1, None), rule(0, 2, None)],
-            _ => vec![rule(8, 0, Some(46)), rule(0, 0, Some(8))],
-        };
+        let rules = rules(one_of(3));
         let plan = DirectionPlan {
             qdisc: Params::Cake(cake),
             bandwidth: cake.bandwidth,
@@ -376,6 +394,15 @@ impl Outcome {
             heap_growth: 0,
             resident_growth: 0,
         }
+    }
+}
+
+fn rules(choice: usize) -> Vec<Rule> {
+    let rule = |dscp, mark, set_dscp| Rule { dscp: Some(dscp), mark, set_dscp, ..Rule::default() };
+    match choice {
+        0 => Vec::new(),
+        1 => vec![rule(46, 1, None), rule(0, 2, None)],
+        _ => vec![rule(8, 0, Some(46)), rule(0, 0, Some(8))],
     }
 }
 

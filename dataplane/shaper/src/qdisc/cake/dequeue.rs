@@ -23,7 +23,9 @@ impl<P, C: Conformance> Cake<P, C> {
         shared.spend_wakeup(now);
         let mut decaying_first = true;
         while shared.may_send(tins, now) {
-            let number = shared.choose_tin(tins, now)?;
+            let Some(number) = shared.choose_tin(tins, now) else {
+                return self.dequeue_unmoved(now, rng, doomed);
+            };
             let sent = shared.serve(&mut tins[number], number, now, &mut decaying_first, rng, doomed);
             if sent.is_some() {
                 if shared.is_empty() {
@@ -178,7 +180,7 @@ impl<P, C: Conformance> Shared<P, C> {
     }
 
     #[inline]
-    fn deliver(&mut self, tin: &mut Tin<C>, id: QueueId, waiting: &Waiting, now: Instant) {
+    pub(super) fn deliver(&mut self, tin: &mut Tin<C>, id: QueueId, waiting: &Waiting, now: Instant) {
         tin.note_delay(now.since(waiting.enqueued));
         self.counters.bytes += u64::from(waiting.len);
         self.counters.packets += u64::from(waiting.segs);
@@ -192,7 +194,7 @@ impl<P, C: Conformance> Shared<P, C> {
     }
 
     /// Flows that have emptied decay, also while nothing arrives: come back for them.
-    fn wake_for_rest(&mut self, tins: &[Tin<C>], now: Instant) {
+    pub(super) fn wake_for_rest(&mut self, tins: &[Tin<C>], now: Instant) {
         let is_restless =
             |tin: &&Tin<C>| tin.stats.decaying_flows != 0 || !C::CAKE_IDLE_NO_DECAY && tin.is_active();
         if let Some(tin) = tins.iter().take(self.mode.tins).find(is_restless) {

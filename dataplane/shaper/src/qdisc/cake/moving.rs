@@ -6,17 +6,21 @@
 //! moved, arrivals that belong behind what it holds are put there, and move with it: all at once where
 //! they belong together, so that a change comes to an end whatever arrives.
 //!
+//! What has not moved is sent from where it is once nothing else waits: a worker that has no time to move
+//! packets goes on sending, past the AQM and the order of tins for as long as that takes.
+//!
 //! Contract: nothing is allocated or freed between [`Cake::begin`] and [`Cake::finish`]; what waits
-//! in old tins is counted as waiting; it is not sent before it has moved.
+//! in old tins is counted as waiting.
 
+use super::super::delivery;
 use super::ack_filter::Acks;
 use super::change::Even;
 use super::overflow::{Backlogs, QueueId};
 use super::tin::{Hashes, Tin};
-use super::{Cake, Diffserv, Params, QUEUES};
+use super::{Cake, Diffserv, Params, QUEUES, Shared};
 use crate::conformance::{Conformance, Weir};
-use crate::flow::slots::Waiting;
-use crate::packet::{Arrival, DropReason, Enqueued, Piece, Verdict};
+use crate::flow::slots::{Slots, Waiting};
+use crate::packet::{Arrival, Delivery, DropReason, Enqueued, Piece, Verdict};
 use crate::rng::Rng;
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -40,7 +44,7 @@ pub(super) struct Old<C> {
     pub(super) backlogs: Backlogs<C>,
     pub(super) diffserv: Diffserv,
     tails: Box<[Tail]>,
-    /// Queues before this one are empty for good.
+    /// So many queues are empty for good: the last tins, which are the most urgent ones, go first.
     at: usize,
     /// Packets queued here one by one since the last were moved.
     arrived: usize,
@@ -75,14 +79,13 @@ enum Kind {
     Alone,
 }
 
-/// How the next of a queue is moved.
-enum Next {
-    /// By what it says, as it came before the change.
-    Read,
-    /// By its note.
-    Noted,
-    /// With all behind it.
-    Row(Place, u32),
+/// What is next to move from a queue, and where it belongs.
+#[derive(Clone, Copy)]
+struct Move {
+    place: Place,
+    bytes: u32,
+    /// It is all that is left there, not the head alone.
+    is_row: bool,
 }
 
 impl<C: Conformance> Tables<C> {
@@ -131,22 +134,23 @@ impl<C: Conformance> Old<C> {
         }
     }
 
-    /// How the head of the queue `id` is moved.
-    fn how(&mut self, id: QueueId) -> Next {
-        let Some(tail) = self.tails.get_mut(id.number() as usize) else { return Next::Read };
-        let is_reached = self.tins[id.tin()].flows[id.queue()].queue.head() == Some(tail.first);
+    /// Where the head of the queue `id` belongs; `None` if it came before the change, so that only the packet
+    /// itself says.
+    fn known<P>(&mut self, slots: &Slots<P>, id: QueueId) -> Option<Move> {
+        let tail = self.tails.get_mut(id.number() as usize)?;
+        let queue = &self.tins[id.tin()].flows[id.queue()].queue;
+        let is_reached = queue.head() == Some(tail.first);
         match tail.kind {
-            Kind::Alone => Next::Noted,
-            Kind::Mixed if is_reached => {
-                tail.kind = Kind::Alone;
-                Next::Noted
-            }
             Kind::Alike if is_reached => {
                 let Tail { place, bytes, .. } = core::mem::take(tail);
-                Next::Row(place, bytes)
+                return Some(Move { place, bytes, is_row: true });
             }
-            Kind::Empty | Kind::Alike | Kind::Mixed => Next::Read,
+            Kind::Mixed if is_reached => tail.kind = Kind::Alone,
+            Kind::Alone => (),
+            Kind::Empty | Kind::Alike | Kind::Mixed => return None,
         }
+        let place = Place::of(slots.noted(queue)?);
+        Some(Move { place, bytes: slots.head(queue)?.len, is_row: false })
     }
 
     fn is_empty(&self) -> bool {
@@ -156,7 +160,7 @@ impl<C: Conformance> Old<C> {
     /// The next queue that holds packets, unless the search takes too long for one call.
     fn next(&mut self, patience: &mut usize) -> Option<QueueId> {
         while !self.is_empty() && *patience > 0 {
-            let id = QueueId::new(self.at / QUEUES, self.at % QUEUES);
+            let id = QueueId::new(self.tins.len() - 1 - self.at / QUEUES, self.at % QUEUES);
             if !self.tins[id.tin()].flows[id.queue()].queue.is_empty() {
                 return Some(id);
             }
@@ -170,8 +174,16 @@ impl<C: Conformance> Old<C> {
     /// they were sorted into, the one that moves last.
     fn holding(&self, arrival: &Arrival<'_>) -> Option<QueueId> {
         let hashes = Hashes::of(arrival);
-        let mut tins = self.tins.iter().enumerate().rev();
+        let mut tins = self.tins.iter().enumerate().filter(|(_, tin)| tin.stats.backlog_bytes != 0);
         tins.find_map(|(number, tin)| Some(QueueId::new(number, tin.holding(hashes)?)))
+    }
+
+    /// Removes the head of a queue from all accounts.
+    fn take<P>(&mut self, shared: &mut Shared<P, C>, id: QueueId) -> Option<(P, Waiting)> {
+        let (packet, waiting) = shared.slots.pop(&mut self.tins[id.tin()].flows[id.queue()].queue)?;
+        shared.memory = shared.memory.wrapping_sub(waiting.truesize.into());
+        self.taken(id, waiting.len);
+        Some((packet, waiting))
     }
 
     /// So many bytes left the queue.
@@ -250,19 +262,21 @@ impl<P, C: Conformance> Cake<P, C> {
         id: QueueId,
         read: &mut impl FnMut(&P) -> Arrival<'a>,
     ) {
-        let how = old.how(id);
+        let known = old.known(&self.shared.slots, id).or_else(|| {
+            let (packet, waiting) = self.shared.slots.peek(&old.tins[id.tin()].flows[id.queue()].queue)?;
+            let arrival = read(packet);
+            let tin = self.shared.mode.tin_of(&self.shared.params, &arrival);
+            let place = Place { tin, hashes: Hashes::of(&arrival) };
+            Some(Move { place, bytes: waiting.len, is_row: false })
+        });
+        if let Some(known) = known {
+            self.carry_out(now, old, id, known);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, old: &mut Old<C>, id: QueueId, to: Move) {
+        let Move { place: Place { tin: number, hashes }, bytes, is_row } = to;
         let flow = &mut old.tins[id.tin()].flows[id.queue()];
-        let Some((packet, waiting)) = self.shared.slots.peek(&flow.queue) else { return };
-        let (place, bytes) = match how {
-            Next::Row(place, bytes) => (place, bytes),
-            Next::Noted => (Place::of(self.shared.slots.noted(&flow.queue).unwrap_or_default()), waiting.len),
-            Next::Read => {
-                let arrival = read(packet);
-                let tin = self.shared.mode.tin_of(&self.shared.params, &arrival);
-                (Place { tin, hashes: Hashes::of(&arrival) }, waiting.len)
-            }
-        };
-        let Place { tin: number, hashes } = place;
         let tin = &mut self.tins[number];
         let queue = tin.choose_queue(hashes);
         if tin.stats.backlog_bytes == 0 {
@@ -271,14 +285,50 @@ impl<P, C: Conformance> Cake<P, C> {
         }
         tin.adopt(queue, flow);
         let to = &mut tin.flows[queue].queue;
-        match how {
-            Next::Row(..) => self.shared.slots.splice(to, core::mem::take(&mut flow.queue)),
-            Next::Read | Next::Noted => self.shared.slots.shift(&mut flow.queue, to),
+        if is_row {
+            self.shared.slots.splice(to, core::mem::take(&mut flow.queue));
+        } else {
+            self.shared.slots.shift(&mut flow.queue, to);
         }
         tin.stats.backlog_bytes = tin.stats.backlog_bytes.wrapping_add(bytes);
         tin.wake(queue, &mut Even);
         self.shared.backlogs.arrived(QueueId::new(number, queue), bytes, 0);
         old.taken(id, bytes);
+    }
+
+    /// Sends what has not moved yet, where nothing else waits.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn dequeue_unmoved(
+        &mut self,
+        now: Instant,
+        rng: &mut impl Rng,
+        doomed: &mut impl FnMut(P, DropReason),
+    ) -> Option<Delivery<P>> {
+        let mut old = self.old.take_if(|old| !old.is_empty())?;
+        let id = old.next(&mut { LOOKED_AT });
+        let known = id.and_then(|id| old.known(&self.shared.slots, id));
+        let sent = match (id, known) {
+            (Some(id), None) => self.send_unmoved(now, &mut old, id),
+            (Some(id), Some(known)) => {
+                self.carry_out(now, &mut old, id, known);
+                None
+            }
+            (None, _) => None,
+        };
+        self.old = Some(old);
+        if known.is_some() { self.dequeue(now, rng, doomed) } else { sent }
+    }
+
+    /// Sends the head of an old queue. It is charged to the shaper; the turns of its tin and its flow are over.
+    fn send_unmoved(&mut self, now: Instant, old: &mut Old<C>, id: QueueId) -> Option<Delivery<P>> {
+        let (packet, waiting) = old.take(&mut self.shared, id)?;
+        self.shared.deliver(&mut old.tins[id.tin()], id, &waiting, now);
+        if self.shared.is_empty() {
+            self.shared.wake_for_rest(&self.tins, now);
+        }
+        let tin = id.tin().min(self.tins.len() - 1) as u8;
+        Some(Delivery { tin, ..delivery(packet, &waiting) })
     }
 
     /// Queues an arrival behind what an old queue holds of its flow, if one does.
@@ -361,11 +411,8 @@ impl<P, C: Conformance> Cake<P, C> {
         let Some(mut old) = self.old.take() else { return };
         let mut patience = usize::MAX;
         while let Some(id) = old.next(&mut patience) {
-            let flow = &mut old.tins[id.tin()].flows[id.queue()];
-            let Some((packet, waiting)) = self.shared.slots.pop(&mut flow.queue) else { break };
-            self.shared.memory = self.shared.memory.wrapping_sub(waiting.truesize.into());
+            let Some((packet, _)) = old.take(&mut self.shared, id) else { break };
             self.shared.counters.flushed += 1;
-            old.taken(id, waiting.len);
             doomed(packet, DropReason::Flush);
         }
         self.old = Some(old);
