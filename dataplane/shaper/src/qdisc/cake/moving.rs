@@ -15,6 +15,7 @@
 use super::super::delivery;
 use super::ack_filter::Acks;
 use super::change::Even;
+use super::flow::List;
 use super::overflow::{Backlogs, QueueId};
 use super::tin::{Hashes, Tin};
 use super::{Cake, Diffserv, Params, QUEUES, Shared};
@@ -44,8 +45,8 @@ pub(super) struct Old<C> {
     pub(super) backlogs: Backlogs<C>,
     pub(super) diffserv: Diffserv,
     tails: Box<[Tail]>,
-    /// So many queues are empty for good: the last tins, which are the most urgent ones, go first.
-    at: usize,
+    /// Tins that may hold packets still: the last, the most urgent, goes first.
+    left: usize,
     /// Packets queued here one by one since the last were moved.
     arrived: usize,
 }
@@ -117,7 +118,8 @@ impl<C: Conformance> Old<C> {
         diffserv: Diffserv,
         tables: &mut Tables<C>,
     ) -> Self {
-        Self { tins, backlogs, diffserv, tails: core::mem::take(&mut tables.tails), at: 0, arrived: 0 }
+        let left = tins.len();
+        Self { tins, backlogs, diffserv, tails: core::mem::take(&mut tables.tails), left, arrived: 0 }
     }
 
     /// A packet in slot `slot` came to wait in the queue `id`, and belongs to `place`.
@@ -154,17 +156,23 @@ impl<C: Conformance> Old<C> {
     }
 
     fn is_empty(&self) -> bool {
-        self.at == self.tins.len() * QUEUES
+        self.left == 0
     }
 
-    /// The next queue that holds packets, unless the search takes too long for one call.
+    /// The next queue that holds packets, unless the search takes too long for one call. Queues that held
+    /// none since the change are on no list, or in the way but once.
     fn next(&mut self, patience: &mut usize) -> Option<QueueId> {
-        while !self.is_empty() && *patience > 0 {
-            let id = QueueId::new(self.tins.len() - 1 - self.at / QUEUES, self.at % QUEUES);
-            if !self.tins[id.tin()].flows[id.queue()].queue.is_empty() {
-                return Some(id);
+        while *patience > 0 {
+            let number = self.left.checked_sub(1)?;
+            let tin = &mut self.tins[number];
+            let Some(queue) = tin.lists.first(List::New).or_else(|| tin.lists.first(List::Old)) else {
+                self.left = number;
+                continue;
+            };
+            if !tin.flows[queue].queue.is_empty() {
+                return Some(QueueId::new(number, queue));
             }
-            self.at += 1;
+            tin.lists.remove(queue);
             *patience -= 1;
         }
         None
