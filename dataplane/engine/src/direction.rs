@@ -126,15 +126,28 @@ impl Direction {
     #[inline]
     pub fn turn(&mut self, now: Instant) -> usize {
         self.refresh();
-        let mut moved = self.transmit(now);
+        let sent = self.transmit(now);
         let was_idle = self.is_empty();
-        let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
-        moved += received;
-        self.is_busy = received >= Burst::CAPACITY;
+        let received = self.receive(now, sent);
         if was_idle && received > 0 {
-            moved += self.transmit(now);
+            return sent + received + self.transmit(now);
         }
-        moved
+        sent + received
+    }
+
+    /// Takes in a burst, and more if more were `sent`: a backlog must not be sent at the expense of what
+    /// arrives meanwhile and would be lost in the ring, where no AQM chooses it.
+    #[inline]
+    fn receive(&mut self, now: Instant, sent: usize) -> usize {
+        let mut received = 0;
+        loop {
+            let burst = self.receiver.receive(now, &mut self.egress, &mut self.counters);
+            received += burst;
+            self.is_busy = burst >= Burst::CAPACITY;
+            if !self.is_busy || received >= sent {
+                return received;
+            }
+        }
     }
 
     /// A turn without receiving, for a direction that is being taken out of service.

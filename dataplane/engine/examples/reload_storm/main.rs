@@ -55,7 +55,7 @@ fn print(name: &str, outcome: &Outcome) {
     };
     count("changes taken up", outcome.reloads, "changes");
     row("frames arrived, median of stretches", outcome.rates[outcome.rates.len() / 2] / 1e6, "Mpps");
-    count("lost with changes", outcome.lost - outcome.lost_without, "packets");
+    count("lost with changes", outcome.lost, "packets");
     count("lost without changes", outcome.lost_without, "packets");
     count("overtaken", outcome.overtaken, "packets");
     count("sent", outcome.sent, "packets");

@@ -74,7 +74,7 @@ pub struct Outcome {
     /// Frames that arrived a second, in each stretch.
     pub rates: Vec<f64>,
     pub sent: u64,
-    /// All, and those that found no room before the worker in stretches without changes.
+    /// In stretches with changes, and without.
     pub lost: u64,
     pub lost_without: u64,
     pub overtaken: u64,
@@ -168,28 +168,44 @@ impl Bench {
             due: 0.0,
             _ports: [a, b],
         };
-        while bench.waiting() < QUEUED + QUEUED / 10 {
-            bench.stream.feed(64);
-            bench.worker.turn(bench.now);
-            bench.stream.drain();
-        }
+        bench.fill();
         bench
     }
 
-    /// Frames per second that the worker carries just now: half of what it takes in and sends while the ring
-    /// before it is never empty.
-    fn carries(&mut self) -> f64 {
-        let moved = |bench: &Self| {
-            let counters = bench.worker.directions()[0].counters();
-            (counters.received.packets + counters.sent.packets) as f64 / 2.0
-        };
-        let (before, start) = (moved(self), self.now);
-        while self.now < start + SATURATED {
-            self.turn();
-            let missing = 2 * Burst::CAPACITY as u64;
-            self.stream.feed(missing.saturating_sub(self.stream.arriving()) as usize);
+    /// As many come to wait as shall.
+    fn fill(&mut self) {
+        while self.waiting() < QUEUED + QUEUED / 10 {
+            self.stream.feed(Burst::CAPACITY);
+            self.worker.turn(self.now);
+            self.stream.drain();
         }
-        (moved(self) - before) * 1e9 / self.now.since(start).as_nanos() as f64
+    }
+
+    /// Frames per second that the worker carries just now with thousands waiting: the highest rate of arrival
+    /// and departure at which no more come to wait, to a fiftieth or so.
+    fn carries(&mut self) -> f64 {
+        let (mut least, mut most) = (self.rate / 2.0, 2.0 * self.rate);
+        while most > 1.02 * least {
+            self.rate = (least * most).sqrt();
+            self.keep_rate(&mut Outcome::new(0));
+            let (before, lost) = (self.inside(), self.lost());
+            self.run_for(PROBED, &mut Times::new());
+            let is_carried = self.inside() + self.lost() < before + lost + TOLERATED;
+            *(if is_carried { &mut least } else { &mut most }) = self.rate;
+            while self.inside() > before {
+                self.turn_worker();
+            }
+        }
+        least
+    }
+
+    /// What arrives leaves, so that the queue stands.
+    fn keep_rate(&mut self, outcome: &mut Outcome) {
+        let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
+        cake.bandwidth = Some(bandwidth(self.rate));
+        let plan =
+            DirectionPlan { qdisc: Params::Cake(cake), bandwidth: cake.bandwidth, ..self.plan.clone() };
+        self.change_to((plan, self.governor), outcome);
     }
 
     /// Changes it so many times, with and without changes by turns.
@@ -198,7 +214,6 @@ impl Bench {
         let start = (self.plan.clone(), self.governor);
         (0..WARM_UP).for_each(|_| self.stretch(2, &mut outcome));
         self.change_to(start.clone(), &mut outcome);
-        let missed = self.stream.missed;
         outcome = Outcome::new(reloads);
         // Takes memory of its own the first time.
         (0..2).for_each(|which| self.waited(&mut outcome.waits[which]));
@@ -215,7 +230,7 @@ impl Bench {
         });
         outcome.heap_growth = heap.bytes_current;
         outcome.resident_growth = resident_kib() - resident.unwrap_or_default();
-        // What still waits leaves now, and is counted too.
+        // What still waits leaves now: none is lost in silence.
         for _ in 0..1_000_000 {
             if self.stream.inside() == 0 {
                 break;
@@ -226,7 +241,6 @@ impl Bench {
         }
         let losses = self.worker.directions()[0].counters().losses.total().packets;
         outcome.sent = self.stream.sent;
-        outcome.lost = self.stream.missed - missed + self.stream.inside();
         assert_eq!(self.stream.inside(), losses, "what does not come out is counted");
         outcome.overtaken = self.stream.overtaken;
         outcome
@@ -237,31 +251,34 @@ impl Bench {
         if let Load::Share(share) = self.load {
             let heaviest = self.heaviest();
             self.change_to(heaviest, outcome);
+            self.fill();
             self.carried.rotate_right(1);
             self.carried[0] = self.carries();
-            // What is found far from what arrives is found wrong: sending takes more than receiving.
-            let least = self.carried.into_iter().fold(1.25 * self.rate / share, f64::min);
-            self.rate = share * least;
+            self.rate = share * self.carried.into_iter().fold(f64::MAX, f64::min);
         }
+        self.keep_rate(&mut Outcome::new(0));
+        self.fill();
         outcome.rates.push(self.rate);
-        let start = self.now;
+        let (start, lost) = (self.now, self.lost());
         for _ in 0..changes {
             outcome.least_waiting = outcome.least_waiting.min(self.waiting());
             let to = self.vary();
             let span = self.change_to(to, outcome);
             outcome.whole.note(Some(span));
             self.run_for(PAUSE, &mut outcome.between);
+            // The next comes once all is as it was, or would be if it could.
+            for _ in 0..MOST_PAUSES {
+                if self.stream.arriving() > Burst::CAPACITY as u64 {
+                    self.run_for(PAUSE, &mut outcome.between);
+                }
+            }
         }
         self.waited(&mut outcome.waits[0]);
-        // What arrives leaves, so that the queue stands.
-        let Params::Cake(mut cake) = self.plan.qdisc else { unreachable!("it is cake") };
-        cake.bandwidth = Some(bandwidth(self.rate));
-        let plan =
-            DirectionPlan { qdisc: Params::Cake(cake), bandwidth: cake.bandwidth, ..self.plan.clone() };
-        self.change_to((plan, self.governor), outcome);
-        let (span, missed) = (self.now.since(start), self.stream.missed);
+        outcome.lost += self.lost() - lost;
+        self.keep_rate(outcome);
+        let (span, lost) = (self.now.since(start), self.lost());
         self.run_for(span, &mut outcome.control);
-        outcome.lost_without += self.stream.missed - missed;
+        outcome.lost_without += self.lost() - lost;
         self.waited(&mut outcome.waits[1]);
     }
 
@@ -275,6 +292,16 @@ impl Bench {
 
     /// One turn, and what arrives meanwhile.
     fn turn(&mut self) -> Option<u64> {
+        let (nanos, time) = self.turn_worker();
+        self.due += nanos as f64 * self.rate / 1e9;
+        let whole = self.due as usize;
+        self.due -= whole as f64;
+        self.stream.feed(whole);
+        time
+    }
+
+    /// One turn: nanoseconds by the worker's clock, and what it took unless that was a gap.
+    fn turn_worker(&mut self) -> (u64, Option<u64>) {
         let (worker, now) = (&mut self.worker, self.now);
         let time = self.watch.time(|| {
             worker.turn(now);
@@ -282,11 +309,17 @@ impl Bench {
         let nanos = time.unwrap_or(0).max(1);
         self.now += Duration::from_nanos(nanos);
         self.stream.drain();
-        self.due += nanos as f64 * self.rate / 1e9;
-        let whole = self.due as usize;
-        self.due -= whole as f64;
-        self.stream.feed(whole);
-        time
+        (nanos, time)
+    }
+
+    /// Frames that wait before or in the worker.
+    fn inside(&self) -> u64 {
+        self.stream.arriving() + self.waiting()
+    }
+
+    /// Frames that found no room before the worker, or that it has dropped.
+    fn lost(&self) -> u64 {
+        self.stream.missed + self.worker.directions()[0].counters().losses.total().packets
     }
 
     fn waiting(&self) -> u64 {
@@ -325,7 +358,6 @@ impl Bench {
     fn heaviest(&self) -> (DirectionPlan, GovernorPlan) {
         let Params::Cake(cake) = self.plan.qdisc else { unreachable!("it is cake") };
         let cake = cake::Params {
-            bandwidth: Some(bandwidth(self.rate)),
             diffserv: Diffserv::Diffserv8,
             flow_mode: FlowMode::TripleIsolate,
             ack_filter: AckFilter::Aggressive,
@@ -426,7 +458,9 @@ const QUEUED: u64 = 4_000;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Stretches before any count: the rate finds its place.
 const WARM_UP: usize = 12;
-/// The worker's time for finding out what it carries.
-const SATURATED: Duration = Duration::from_millis(1);
+const MOST_PAUSES: usize = 20;
+/// The worker's time for finding out whether it carries a rate, and what more may be inside afterwards.
+const PROBED: Duration = Duration::from_millis(2);
+const TOLERATED: u64 = 128;
 const HOLD: Duration = Duration::from_millis(100);
 const MBUFS: u32 = 32_767;

@@ -47,7 +47,7 @@ pub(super) struct Old<C> {
     tails: Box<[Tail]>,
     /// Tins that may hold packets still: the last, the most urgent, goes first.
     left: usize,
-    /// Packets queued here one by one since the last were moved.
+    /// Packets queued here one by one since the last were moved, less those sent from here.
     arrived: usize,
 }
 
@@ -331,6 +331,7 @@ impl<P, C: Conformance> Cake<P, C> {
     /// Sends the head of an old queue. It is charged to the shaper; the turns of its tin and its flow are over.
     fn send_unmoved(&mut self, now: Instant, old: &mut Old<C>, id: QueueId) -> Option<Delivery<P>> {
         let (packet, waiting) = old.take(&mut self.shared, id)?;
+        old.arrived = old.arrived.saturating_sub(1);
         self.shared.deliver(&mut old.tins[id.tin()], id, &waiting, now);
         if self.shared.is_empty() {
             self.shared.wake_for_rest(&self.tins, now);
