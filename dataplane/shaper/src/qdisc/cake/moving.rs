@@ -224,10 +224,12 @@ impl<P, C: Conformance> Cake<P, C> {
         self.old.as_ref().is_some_and(|old| !old.is_empty())
     }
 
-    /// Moves at most `most` packets, or rows of packets that belong together, to where they belong now; and
-    /// as many more as have come to wait behind such ones since the last call and belong with none, so that
-    /// it comes to an end whatever arrives. It looks at some hundreds of queues at most. Once all have moved, drops at most `most` that exceed the memory limit.
-    /// Says how many it moved or dropped. `read` reads a packet again as if it arrived now.
+    /// Moves packets to where they belong now: at most `most` that have to be read again, or for each of
+    /// them [`NOTED`] that came after the change, or rows of such that belong together; and as many more as
+    /// have come to wait behind such ones since the last call and belong with none, so that it comes to an
+    /// end whatever arrives. It looks at some hundreds of queues at most. Once all have moved, drops at most
+    /// `most` that exceed the memory limit. Says how many it moved or dropped. `read` reads a packet again as
+    /// if it arrived now.
     pub fn proceed<'a>(
         &mut self,
         now: Instant,
@@ -238,12 +240,13 @@ impl<P, C: Conformance> Cake<P, C> {
         let Some(mut old) = self.old.take_if(|old| !old.is_empty()) else {
             return self.trim(now, most, doomed);
         };
-        let most = most.saturating_add(core::mem::take(&mut old.arrived));
+        let mut budget = most.saturating_mul(NOTED).saturating_add(core::mem::take(&mut old.arrived));
         let (mut moved, mut patience) = (0, LOOKED_AT);
-        while moved < most
+        while budget > 0
             && let Some(id) = old.next(&mut patience)
         {
-            self.shift(now, &mut old, id, read);
+            let is_read = self.shift(now, &mut old, id, read);
+            budget = budget.saturating_sub(if is_read { NOTED } else { 1 });
             moved += 1;
         }
         self.old = Some(old);
@@ -262,24 +265,27 @@ impl<P, C: Conformance> Cake<P, C> {
         true
     }
 
-    /// Moves the packet at the head of an old queue, or all that is left there if it belongs together.
+    /// Moves the packet at the head of an old queue, or all that is left there if it belongs together. Says
+    /// whether a packet was read for it.
     fn shift<'a>(
         &mut self,
         now: Instant,
         old: &mut Old<C>,
         id: QueueId,
         read: &mut impl FnMut(&P) -> Arrival<'a>,
-    ) {
-        let known = old.known(&self.shared.slots, id).or_else(|| {
-            let (packet, waiting) = self.shared.slots.peek(&old.tins[id.tin()].flows[id.queue()].queue)?;
+    ) -> bool {
+        if let Some(known) = old.known(&self.shared.slots, id) {
+            self.carry_out(now, old, id, known);
+            return false;
+        }
+        let queue = &old.tins[id.tin()].flows[id.queue()].queue;
+        if let Some((packet, waiting)) = self.shared.slots.peek(queue) {
             let arrival = read(packet);
             let tin = self.shared.mode.tin_of(&self.shared.params, &arrival);
             let place = Place { tin, hashes: Hashes::of(&arrival) };
-            Some(Move { place, bytes: waiting.len, is_row: false })
-        });
-        if let Some(known) = known {
-            self.carry_out(now, old, id, known);
+            self.carry_out(now, old, id, Move { place, bytes: waiting.len, is_row: false });
         }
+        true
     }
 
     fn carry_out(&mut self, now: Instant, old: &mut Old<C>, id: QueueId, to: Move) {
@@ -430,6 +436,8 @@ impl<P, C: Conformance> Cake<P, C> {
 
 /// Queues that one call of [`Cake::proceed`] looks at: a cache line each, some microseconds.
 const LOOKED_AT: usize = 512;
+/// Packets that are moved by their note in the time in which one is read that is not in the cache.
+const NOTED: usize = 16;
 
 #[cfg(test)]
 mod tests {
