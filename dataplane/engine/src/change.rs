@@ -23,8 +23,8 @@ use thiserror::Error;
 /// and some 600 ns where none of it is in the cache (Zen 4, shared).
 pub const MOVES: usize = 16;
 
-/// The same while as many arrive as a burst holds: a worker without time to spare sends what has not moved
-/// from where it is, and what follows that moves in rows, for next to nothing.
+/// The same while bursts come and go full: a worker without time to spare sends what has not moved from where
+/// it is, and what follows that moves in rows, for next to nothing.
 pub const MOVES_UNDER_LOAD: usize = 1;
 
 /// What one worker is to change.

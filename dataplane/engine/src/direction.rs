@@ -35,7 +35,9 @@ pub struct Direction {
     link_down_hold: Duration,
     split: Split,
     link_speed: Option<Rate>,
-    /// The last burst was full.
+    /// The last turn received a full burst.
+    is_flooded: bool,
+    /// It sent at least half of one too: time is what is short.
     is_busy: bool,
     counters: Counters,
 }
@@ -102,6 +104,7 @@ impl Direction {
             link_down_hold: settings.link_down_hold,
             split,
             link_speed,
+            is_flooded: false,
             is_busy: false,
             counters: Counters::default(),
         }
@@ -126,28 +129,16 @@ impl Direction {
     #[inline]
     pub fn turn(&mut self, now: Instant) -> usize {
         self.refresh();
-        let sent = self.transmit(now);
+        let mut moved = self.transmit(now);
         let was_idle = self.is_empty();
-        let received = self.receive(now, sent);
+        let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
+        self.is_flooded = received >= Burst::CAPACITY;
+        self.is_busy = self.is_flooded && moved >= Burst::CAPACITY / 2;
+        moved += received;
         if was_idle && received > 0 {
-            return sent + received + self.transmit(now);
+            moved += self.transmit(now);
         }
-        sent + received
-    }
-
-    /// Takes in a burst, and more if more were `sent`: a backlog must not be sent at the expense of what
-    /// arrives meanwhile and would be lost in the ring, where no AQM chooses it.
-    #[inline]
-    fn receive(&mut self, now: Instant, sent: usize) -> usize {
-        let mut received = 0;
-        loop {
-            let burst = self.receiver.receive(now, &mut self.egress, &mut self.counters);
-            received += burst;
-            self.is_busy = burst >= Burst::CAPACITY;
-            if !self.is_busy || received >= sent {
-                return received;
-            }
-        }
+        moved
     }
 
     /// A turn without receiving, for a direction that is being taken out of service.
@@ -322,7 +313,8 @@ impl Direction {
     #[inline]
     fn transmit(&mut self, now: Instant) -> usize {
         if self.link == Link::Up {
-            return self.sender.send(now, &mut self.egress, &mut self.counters);
+            let bursts = if self.is_flooded { 1 } else { TX_BURSTS };
+            return self.sender.send(now, bursts, &mut self.egress, &mut self.counters);
         }
         self.sender.reap(now);
         self.hold(now);
@@ -340,3 +332,8 @@ impl Direction {
         }
     }
 }
+
+/// Bursts sent per turn. Two, so that a backlog shrinks; bounded, so that the other directions get their turn.
+/// One while receive bursts are full: a backlog must not be sent at the expense of what arrives, which would
+/// be lost in the receive ring, where no AQM chooses it.
+const TX_BURSTS: usize = 2;

@@ -39,10 +39,6 @@ pub(crate) struct Sender {
 /// will never take, and everything behind it must move on.
 pub const REFUSAL_BOUND: Duration = Duration::from_millis(500);
 
-/// Bursts sent per turn and direction. Two, so that a backlog shrinks even while every receive
-/// burst is full; bounded, so that the other directions get their turn.
-const TX_BURSTS: usize = 2;
-
 impl Sender {
     /// A sender with nothing under way.
     pub(crate) fn new(tx: TxQueue, late: LateCut) -> Self {
@@ -148,11 +144,17 @@ impl Sender {
         }
     }
 
-    /// Sends what is due; returns how many packets the driver took.
-    pub(crate) fn send(&mut self, now: Instant, egress: &mut Egress<Mbuf>, counters: &mut Counters) -> usize {
+    /// Sends what is due, so many bursts at most; returns how many packets the driver took.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        bursts: usize,
+        egress: &mut Egress<Mbuf>,
+        counters: &mut Counters,
+    ) -> usize {
         self.reap(now);
         let mut moved = 0;
-        for _ in 0..TX_BURSTS {
+        for _ in 0..bursts {
             self.fill(now, egress, counters);
             if self.outbox.is_empty() {
                 break;

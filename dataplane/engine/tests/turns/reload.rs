@@ -6,7 +6,7 @@ use crate::rig::{HOLD, Plan, Rig, ms};
 use allocation_counter::measure;
 use dpdk::Burst;
 use dpdk::testing::eal;
-use engine::change::{Change, DirectionChange, MOVES, MOVES_UNDER_LOAD, Target, Unchangeable};
+use engine::change::{Change, DirectionChange, MOVES, Target, Unchangeable};
 use engine::counters::Loss;
 use engine::mailbox::Command;
 use engine::plan::{DirectionPlan, GovernorPlan};
@@ -259,6 +259,48 @@ fn a_flow_that_is_not_moved_yet_is_not_overtaken_by_what_arrives() {
     rig.finish();
 }
 
+/// A worker with full bursts to receive and to send has no time to move packets. They leave, in their order.
+#[test]
+fn what_has_not_moved_is_sent_from_where_it_is() {
+    let eal = eal();
+    let slow = cake::Params { bandwidth: Some(mbit(1)), ..patient_cake() };
+    let mut rig = Rig::one(&eal, Plan { qdisc: Params::Cake(slow), mbufs: 8_191, ..Plan::default() });
+    let mut settings = Settings::new(Params::Cake(slow), None);
+    let (mut fed, mut seen) = ([0; 8], BTreeMap::new());
+    let mut feed = |rig: &mut Rig<'_>| {
+        for packet in 0..Burst::CAPACITY {
+            let flow = packet % fed.len();
+            fed[flow] += 1;
+            assert!(rig.lanes[0].feed(&udp(flow as u16, fed[flow], 200, [0, 46 << 2][flow % 2])));
+        }
+    };
+    while rig.waiting(0) < 4_000 {
+        feed(&mut rig);
+        rig.turn(ms(1));
+    }
+    let fast = cake::Params { bandwidth: None, diffserv: Diffserv::Diffserv8, ..slow };
+    let plan = DirectionPlan { qdisc: Params::Cake(fast), bandwidth: None, ..settings.plan.clone() };
+    rig.control.send(change(1, vec![settings.change(0, plan).unwrap()])).unwrap();
+    feed(&mut rig);
+    rig.turn(ms(1));
+    let (mut turns, mut least) = (0, usize::MAX);
+    while rig.control.changed().is_none() {
+        feed(&mut rig);
+        rig.turn(ms(2));
+        rig.check();
+        let mut sent = 0;
+        rig.lanes[0].each_sent(|mbuf| {
+            let (flow, seq) = (frames::flow(mbuf.head()), frames::seq(mbuf.head()));
+            assert_eq!(seq, seen.insert(flow, seq).unwrap_or(0) + 1, "flow {flow}");
+            sent += 1;
+        });
+        (turns, least) = (turns + 1, sent.min(least));
+    }
+    assert_eq!((least, rig.counters(0).losses.total().packets), (Burst::CAPACITY, 0));
+    assert!((50..1_000).contains(&turns), "{turns} turns for 4000 packets: they were sent, not moved");
+    rig.finish();
+}
+
 #[test]
 fn what_the_discipline_cannot_take_is_refused_whole() {
     let eal = eal();
@@ -306,7 +348,7 @@ fn a_change_ends_though_its_busiest_flow_does_not() {
     let best_effort = cake::Params { diffserv: Diffserv::BestEffort, ..slow };
     let plan = DirectionPlan { qdisc: Params::Cake(best_effort), ..settings.plan.clone() };
     rig.control.send(change(1, vec![settings.change(0, plan).unwrap()])).unwrap();
-    for _ in 0..2 * 400 / MOVES_UNDER_LOAD {
+    for _ in 0..2 * 400 / MOVES {
         feed(&mut rig);
         rig.turn(ms(1));
     }
