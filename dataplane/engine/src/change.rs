@@ -2,9 +2,10 @@
 //!
 //! Control builds everything that takes memory, checks everything that can be refused, and sends one
 //! [`Change`] to each worker. The worker swaps what is new for what is old; packets that wait under
-//! settings which are gone move on, some [`MOVES`] a turn; then the box goes back with what was
-//! replaced, for control to free. So the packet path allocates and frees nothing, loses no packet (a
-//! lower limit alone drops what exceeds it, counted), and sends each flow in the order of its arrival.
+//! settings which are gone move on, some [`MOVES`] a turn, or are sent from where they are; then the box
+//! goes back with what was replaced, for control to free. So the packet path allocates and frees nothing,
+//! loses no packet (a lower limit alone drops what exceeds it, counted), and sends each flow in the order
+//! of its arrival.
 
 use crate::classify::Wants;
 use crate::plan::{DirectionPlan, GovernorPlan};

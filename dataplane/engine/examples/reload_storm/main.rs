@@ -2,9 +2,11 @@
 //!
 //! `cargo run --release -p engine --example reload_storm [CHANGES] [PERCENT]` changes a running cake a thousand
 //! times: rate, rtt, tins, isolation, overhead, ACK filter, washing, memory limit, splitting, merging, rules,
-//! bounds of the governor. At 1 Mpps, then at 90 % (PERCENT) of what the worker carries, some 4,000 packets
-//! waiting each time; the last time with no isolation that lumps flows together. Between each two stretches
-//! with changes there is one without, as long, to compare with.
+//! bounds of the governor. At 1 Mpps, then at 90 % (PERCENT) of what the worker carries with the settings that
+//! cost most, found out before each stretch; some 4,000 packets wait each time; the last time with no isolation
+//! that lumps flows together. The next change comes a millisecond after the last is done, and once the ring
+//! before the worker is next to empty again. Between each two stretches with changes there is one without, as
+//! long, to compare with.
 //!
 //! One thread turns the worker, feeds the ring before it and empties the ring behind it. Only turns count as
 //! time: the clock that the worker is shown runs while it turns, and stands still while frames are made and

@@ -1,6 +1,7 @@
 //! The way out: shaper, tin, flow, AQM, delivery.
 
 use super::super::delivery;
+use super::moving::Unmoved;
 use super::overflow::QueueId;
 use super::{Cake, Shared, Tin};
 use crate::conformance::Conformance;
@@ -19,12 +20,17 @@ impl<P, C: Conformance> Cake<P, C> {
         rng: &mut impl Rng,
         doomed: &mut impl FnMut(P, DropReason),
     ) -> Option<Delivery<P>> {
-        let (tins, shared) = (&mut self.tins, &mut self.shared);
-        shared.spend_wakeup(now);
+        self.shared.spend_wakeup(now);
         let mut decaying_first = true;
-        while shared.may_send(tins, now) {
+        while self.shared.may_send(&mut self.tins, now) {
+            let (tins, shared) = (&mut self.tins, &mut self.shared);
             let Some(number) = shared.choose_tin(tins, now) else {
-                return self.dequeue_unmoved(now, rng, doomed);
+                match self.go_on_unmoved(now)? {
+                    Unmoved::Moved => continue,
+                    Unmoved::Sent(tin, packet, waiting) => {
+                        return Some(Delivery { tin, ..delivery(packet, &waiting) });
+                    }
+                }
             };
             let sent = shared.serve(&mut tins[number], number, now, &mut decaying_first, rng, doomed);
             if sent.is_some() {

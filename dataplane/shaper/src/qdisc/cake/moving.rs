@@ -12,7 +12,6 @@
 //! Contract: nothing is allocated or freed between [`Cake::begin`] and [`Cake::finish`]; what waits
 //! in old tins is counted as waiting.
 
-use super::super::delivery;
 use super::ack_filter::Acks;
 use super::change::Even;
 use super::flow::List;
@@ -21,7 +20,7 @@ use super::tin::{Hashes, Tin};
 use super::{Cake, Diffserv, Params, QUEUES, Shared};
 use crate::conformance::{Conformance, Weir};
 use crate::flow::slots::{Slots, Waiting};
-use crate::packet::{Arrival, Delivery, DropReason, Enqueued, Piece, Verdict};
+use crate::packet::{Arrival, DropReason, Enqueued, Piece, Verdict};
 use crate::rng::Rng;
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -78,6 +77,13 @@ enum Kind {
     Mixed,
     /// Mixed, and all that came before has moved.
     Alone,
+}
+
+/// What was done with a packet that had not moved.
+pub(super) enum Unmoved<P> {
+    Moved,
+    /// From the tin, as far as it is one still.
+    Sent(u8, P, Waiting),
 }
 
 /// What is next to move from a queue, and where it belongs.
@@ -310,40 +316,32 @@ impl<P, C: Conformance> Cake<P, C> {
         old.taken(id, bytes);
     }
 
-    /// Sends what has not moved yet, where nothing else waits.
+    /// Nothing but what has not moved yet waits: takes the next of that to be sent, or moves it if it is known
+    /// where to. `None` if the search takes too long for one call.
     #[cold]
     #[inline(never)]
-    pub(super) fn dequeue_unmoved(
-        &mut self,
-        now: Instant,
-        rng: &mut impl Rng,
-        doomed: &mut impl FnMut(P, DropReason),
-    ) -> Option<Delivery<P>> {
+    pub(super) fn go_on_unmoved(&mut self, now: Instant) -> Option<Unmoved<P>> {
         let mut old = self.old.take_if(|old| !old.is_empty())?;
-        let id = old.next(&mut { LOOKED_AT });
-        let known = id.and_then(|id| old.known(&self.shared.slots, id));
-        let sent = match (id, known) {
-            (Some(id), None) => self.send_unmoved(now, &mut old, id),
-            (Some(id), Some(known)) => {
+        let done = old.next(&mut { LOOKED_AT }).and_then(|id| {
+            if let Some(known) = old.known(&self.shared.slots, id) {
                 self.carry_out(now, &mut old, id, known);
-                None
+                return Some(Unmoved::Moved);
             }
-            (None, _) => None,
-        };
+            self.send_unmoved(now, &mut old, id)
+        });
         self.old = Some(old);
-        if known.is_some() { self.dequeue(now, rng, doomed) } else { sent }
+        done
     }
 
-    /// Sends the head of an old queue. It is charged to the shaper; the turns of its tin and its flow are over.
-    fn send_unmoved(&mut self, now: Instant, old: &mut Old<C>, id: QueueId) -> Option<Delivery<P>> {
+    /// Takes the head of an old queue. It is charged to the shaper; the turns of its tin and its flow are over.
+    fn send_unmoved(&mut self, now: Instant, old: &mut Old<C>, id: QueueId) -> Option<Unmoved<P>> {
         let (packet, waiting) = old.take(&mut self.shared, id)?;
         old.arrived = old.arrived.saturating_sub(1);
         self.shared.deliver(&mut old.tins[id.tin()], id, &waiting, now);
         if self.shared.is_empty() {
             self.shared.wake_for_rest(&self.tins, now);
         }
-        let tin = id.tin().min(self.tins.len() - 1) as u8;
-        Some(Delivery { tin, ..delivery(packet, &waiting) })
+        Some(Unmoved::Sent(id.tin().min(self.tins.len() - 1) as u8, packet, waiting))
     }
 
     /// Queues an arrival behind what an old queue holds of its flow, if one does.
