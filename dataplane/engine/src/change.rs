@@ -20,13 +20,11 @@ use shaper::time::Duration;
 use shaper::units::Rate;
 use thiserror::Error;
 
-/// Packets of one direction that move to another queue in a turn: each costs as much as one that arrives,
-/// and some 600 ns where none of it is in the cache (Zen 4, shared).
+/// Packets of one direction that move to another queue in a turn with nothing else to do: each costs as much
+/// as one that arrives, and some 600 ns where none of it is in the cache (Zen 4, shared). A worker without
+/// time to spare moves one, and sends what has not moved from where it is; what follows that moves in rows,
+/// for next to nothing.
 pub const MOVES: usize = 16;
-
-/// The same while bursts come and go full: a worker without time to spare sends what has not moved from where
-/// it is, and what follows that moves in rows, for next to nothing.
-pub const MOVES_UNDER_LOAD: usize = 1;
 
 /// What one worker is to change.
 #[derive(Debug)]

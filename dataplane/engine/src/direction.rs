@@ -5,7 +5,7 @@
 //! alike, where waiting is what receiver, egress and sender hold. Cutting adds packets and headers,
 //! merging removes them.
 
-use crate::change::{DirectionChange, MOVES, MOVES_UNDER_LOAD};
+use crate::change::{DirectionChange, MOVES};
 use crate::classify::Classifier;
 use crate::counters::{Counters, Loss, Tally};
 use crate::delays::{ByKind, Recorder};
@@ -37,8 +37,8 @@ pub struct Direction {
     link_speed: Option<Rate>,
     /// The last turn received a full burst.
     is_flooded: bool,
-    /// It sent at least half of one too: time is what is short.
-    is_busy: bool,
+    /// Packets for which it would have had the time and did not receive.
+    spare: usize,
     counters: Counters,
 }
 
@@ -105,7 +105,7 @@ impl Direction {
             split,
             link_speed,
             is_flooded: false,
-            is_busy: false,
+            spare: 0,
             counters: Counters::default(),
         }
     }
@@ -133,7 +133,9 @@ impl Direction {
         let was_idle = self.is_empty();
         let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
         self.is_flooded = received >= Burst::CAPACITY;
-        self.is_busy = self.is_flooded && moved >= Burst::CAPACITY / 2;
+        // Where more comes than the wire takes, time is not what is short.
+        let is_late = self.is_flooded && moved >= Burst::CAPACITY / 2;
+        self.spare = if is_late { 0 } else { Burst::CAPACITY - received % Burst::CAPACITY };
         moved += received;
         if was_idle && received > 0 {
             moved += self.transmit(now);
@@ -207,13 +209,13 @@ impl Direction {
         (self.split, self.link_down_hold) = (change.split, change.link_down_hold);
     }
 
-    /// Moves, or drops where a limit is lower now, some [`MOVES`] packets, or [`MOVES_UNDER_LOAD`], and takes
-    /// note once all that waits is where it belongs.
+    /// Moves, or drops where a limit is lower now, [`MOVES`] packets, or fewer as there is less time to spare,
+    /// and takes note once all that waits is where it belongs.
     pub fn go_on_changing(&mut self, now: Instant, change: &mut DirectionChange) {
         if change.is_done {
             return;
         }
-        let most = if self.is_busy { MOVES_UNDER_LOAD } else { MOVES };
+        let most = (MOVES * self.spare / Burst::CAPACITY).max(1);
         let losses = &mut self.counters.losses;
         self.egress.proceed(now, most, self.receiver.classifier(), &mut |packet: Mbuf, reason| {
             losses.add(Loss::Qdisc(reason), frame::wire_len(&packet));
