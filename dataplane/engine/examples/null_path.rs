@@ -6,9 +6,8 @@
 //! left in them, so that every mbuf is stamped once with a UDP/IPv4 frame of 64 bytes of one of 64
 //! flows between two hosts, all of best effort.
 //!
-//! Nothing makes a queue in front of a device that takes everything. Here the link is down in every
-//! other turn, in which the worker receives one burst and sends none; in the next it sends the two
-//! bursts that a turn may send and receives one. So the backlog filled at the start stands.
+//! Nothing makes a queue in front of a device that takes everything. Here the link is down until there is
+//! one; then each turn receives a full burst, and so sends one. So the backlog filled at the start stands.
 //!
 //! `--gate submit` puts the governor's gate in front of the device as weir does: net_null copies, so that a
 //! completion means nothing and nothing is held back. Without, there is no gate.
@@ -186,26 +185,23 @@ impl Bench {
     /// Receives the backlog while the link is down.
     fn fill(&mut self) {
         self.link(false);
-        for _ in 0..=BACKLOG / Burst::CAPACITY {
+        self.turn();
+        while self.page().waiting.packets < BACKLOG as u64 {
             self.turn();
         }
+        self.link(true);
+        self.turn();
     }
 
     fn run(&mut self, span: Duration) {
         let end = self.clock.now() + span;
-        while self.turn() < end {
-            self.link(true);
-            self.turn();
-            self.link(false);
-        }
+        while self.turn() < end {}
     }
 
     /// CPU time for each of as many packets as go in [`SLICE_MS`], with one exchange of histograms.
     fn slice(&mut self) -> f64 {
         // What became too old while the other one had its turn is replaced.
-        while self.page().waiting.packets < BACKLOG as u64 {
-            self.turn();
-        }
+        self.fill();
         let (before, start) = (self.page().counters.sent.packets, cpu_time());
         self.run(HALF_SLICE);
         self.worker.exchange_histograms(&mut self.empty);
