@@ -116,7 +116,7 @@ fn telemetry_cost(eal: &Eal, frames: &[[u8; FRAME]], params: Params, less: Recor
     }
     // Not the flows: one may have grown too old while the other had its turn.
     [&without, &with].iter().for_each(|bench| bench.check_books());
-    let recorded = with.recorded.of_all().packets;
+    let recorded = with.recorded.total.of_all().packets;
     let sent = with.page().counters.sent.packets;
     assert!(recorded > 0 && sent - recorded < sent / 2, "{recorded} of {sent} packets are in the histograms");
     let [without, with] = spent.map(|mut spent| {
@@ -141,7 +141,7 @@ struct Bench {
     control: Control,
     clock: Clock,
     empty: Page,
-    recorded: Totals,
+    recorded: ByKind<Totals>,
 }
 
 impl Bench {
@@ -177,10 +177,10 @@ impl Bench {
         }
         let (control, mailbox) = mailbox::pair();
         let delays = records.delays.then(|| ByKind::<Recorder>::new(tins)).into_iter().collect();
-        let talkers = vec![Sample::like(direction.talkers().sample())];
+        let talkers = vec![if records.talkers { Sample::new() } else { Sample::default() }];
         let worker = Worker::new(vec![direction], mailbox);
         let empty = Page { delays, talkers, ..Page::new(1) };
-        Self { worker, control, clock: Clock::start(eal), empty, recorded: Totals::default() }
+        Self { worker, control, clock: Clock::start(eal), empty, recorded: ByKind::default() }
     }
 
     /// Receives the backlog while the link is down.
@@ -212,10 +212,7 @@ impl Bench {
         self.run(HALF_SLICE);
         let spent = cpu_time() - start;
         // Control's part, on another CPU.
-        self.empty.delays.iter_mut().for_each(|delays| {
-            self.recorded.add(&delays.total);
-            delays.clear();
-        });
+        self.empty.delays.iter_mut().for_each(|delays| self.recorded.take(delays));
         self.empty.talkers.iter_mut().for_each(Sample::clear);
         spent / (self.page().counters.sent.packets - before) as f64
     }
