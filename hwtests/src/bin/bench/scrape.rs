@@ -197,6 +197,7 @@ impl Socket {
 
     /// Asks until told to stop, and returns how many answers came. The scrapers begin one after the other, within a
     /// second: no two get the same snapshot.
+    #[allow(clippy::disallowed_methods, reason = "a scraper waits for its next second, not for a result")]
     fn ask_once_a_second(&self, number: u32, stop: &AtomicBool) -> Result<u32> {
         let mut control = CpuSet::new();
         control.set(0);
