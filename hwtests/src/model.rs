@@ -405,8 +405,8 @@ impl Between {
         page.flight = vec![Flight::new(); directions];
         page.delays = vec![ByKind::<Recorder>::new(tins(&most_tins())); directions];
         worker.exchange_histograms(&mut page);
-        seen.flight.add(&page.flight[0]);
-        seen.sojourn.add(&page.delays[0].sojourn);
+        seen.flight.take(&mut page.flight[0]);
+        seen.sojourn.take(&mut page.delays[0].sojourn);
     }
 
     fn count(&self, record: &mut Record) {

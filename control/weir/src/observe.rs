@@ -7,6 +7,7 @@ mod queue;
 use crate::report::{
     Count, DirectionReport, LimiterReport, LinkReport, PollGaps, PortReport, Report, WorkerReport,
 };
+use crate::telemetry::delays::Times;
 use config::model::{self, Config};
 use config::units;
 use dpdk::Eal;
@@ -73,9 +74,9 @@ impl Place<'_> {
         cake::names(&self.settings.qdisc)
     }
 
-    /// Worker and direction.
-    pub const fn key(&self) -> (usize, usize) {
-        (self.at.worker, self.at.direction)
+    /// What was in flight in its transmit ring since the start.
+    pub fn flight(&self) -> Option<&flight::Total> {
+        self.worker.flight.get(self.at.direction)
     }
 }
 
@@ -98,8 +99,8 @@ impl Instance {
     }
 }
 
-/// Reports what the line knows; the workers' part is as old as their last pages.
-pub fn observe(instance: &Instance, line: &Line) -> Report {
+/// Reports what the line knows, without percentiles; the workers' part is as old as their last pages.
+pub fn counts(instance: &Instance, line: &Line) -> Report {
     let links = instance.config.links.iter().zip(line.links());
     Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -113,22 +114,47 @@ pub fn observe(instance: &Instance, line: &Line) -> Report {
     }
 }
 
+/// The same with the percentiles of `times`, which were taken with it.
+pub fn with_percentiles(mut report: Report, times: &[Times]) -> Report {
+    for of in times {
+        let Some(link) = report.links.iter_mut().find(|link| link.name == of.link) else { continue };
+        let (up, down) = (Way::Up.name(), Way::Down.name());
+        // What goes up is sent by b.
+        for (way, port) in [(up, &mut link.b), (down, &mut link.a)] {
+            if let Some(queue) = port.tx_queues.first_mut().filter(|_| way == of.direction) {
+                queue.flight = queue::flight(&of.flight);
+            }
+        }
+        let Some(direction) = link.directions.iter_mut().find(|way| way.direction == of.direction) else {
+            continue;
+        };
+        let ByKind { sojourn, residence, total } = &of.delays;
+        direction.sojourn = sojourn.of_all().into();
+        direction.residence = residence.of_all().into();
+        direction.total = total.of_all().into();
+        for tin in &mut direction.tins {
+            let number = of.tins.iter().find(|(name, _)| *name == tin.name).map(|(_, number)| *number);
+            tin.sojourn = number.map(|number| sojourn.of_tin(number).into()).unwrap_or_default();
+        }
+    }
+    report
+}
+
 fn observe_link(config: &model::Link, link: &LineLink, line: &Line) -> LinkReport {
     let directions = link.ways.iter().filter_map(|(way, place)| {
         let worker = line.workers().get(place.worker)?;
         let page = worker.page.directions.get(place.direction)?;
-        let delays = worker.delays.get(place.direction)?;
         let (name, from, to, settings) = match way {
             Way::Up => ("up", &link.a, &link.b, config.up.as_ref()),
             Way::Down => ("down", &link.b, &link.a, config.down.as_ref()),
         };
-        Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page, delays))
+        Some(observe_direction(name, from.port.name(), to.port.name(), settings?, page))
     });
     let sends = |way| {
         let (_, place) = link.ways.iter().find(|(of, _)| *of == way)?;
         let worker = line.workers().get(place.worker)?;
         let page = worker.page.directions.get(place.direction)?;
-        Some((page.gate.as_ref()?, worker.flight.get(place.direction)?))
+        page.gate.as_ref()
     };
     LinkReport {
         name: config.name.clone(),
@@ -144,7 +170,6 @@ fn observe_direction(
     to: &str,
     settings: &model::Direction,
     page: &DirectionPage,
-    delays: &ByKind<Totals>,
 ) -> DirectionReport {
     let counters = &page.counters;
     let losses = counters.losses.iter().filter(|(_, tally)| tally.packets > 0);
@@ -169,24 +194,18 @@ fn observe_direction(
         requeues: counters.short_bursts,
         supers: (&counters.supers).into(),
         qdisc: page.qdisc.as_ref().map(qdisc_counters).unwrap_or_default(),
-        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), &page.tins, &delays.sojourn),
-        sojourn: delays.sojourn.of_all().into(),
-        residence: delays.residence.of_all().into(),
-        total: delays.total.of_all().into(),
+        tins: cake::tins(&settings.qdisc, page.qdisc.as_ref(), &page.tins),
         limiter: page.limiter.map(|limiter| LimiterReport {
             lost_us: limiter.lost.as_micros(),
             losses: limiter.losses,
             late_max_us: limiter.late_max.as_micros(),
         }),
+        ..DirectionReport::default()
     }
 }
 
 /// `sends`: what is known of its transmit queue, if a direction sends by this port.
-fn observe_port(
-    config: &model::Port,
-    line: &LinePort,
-    sends: Option<(&GatePage, &flight::Total)>,
-) -> PortReport {
+fn observe_port(config: &model::Port, line: &LinePort, sends: Option<&GatePage>) -> PortReport {
     let link = line.port.link().ok();
     let stats = line.port.stats().unwrap_or_default();
     PortReport {
@@ -206,10 +225,7 @@ fn observe_port(
         oerrors: stats.oerrors,
         pool_size: line.pool.size(),
         pool_in_use: line.pool.in_use(),
-        tx_queues: sends
-            .map(|(gate, flight)| queue::observe(config, &line.completions, gate, flight))
-            .into_iter()
-            .collect(),
+        tx_queues: sends.map(|gate| queue::observe(config, &line.completions, gate)).into_iter().collect(),
         offload: (&line.verdict).into(),
     }
 }

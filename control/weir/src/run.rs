@@ -8,7 +8,7 @@ use crate::events::{self, Kind};
 use crate::leftover;
 use crate::live::{Live, Running};
 use crate::observe::flows::talking;
-use crate::observe::{Instance, observe};
+use crate::observe::{Instance, counts, with_percentiles};
 use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_little_given, too_much_memory};
 use crate::progress::Progress;
 use crate::say::complain;
@@ -17,7 +17,7 @@ use crate::service::handover::Handover;
 use crate::service::{BAD_CONFIGURATION, Heartbeat, Notify};
 use crate::signals::Signals;
 use crate::taken;
-use crate::telemetry::delays::Windows;
+use crate::telemetry::delays::{Windows, times};
 use anyhow::{Context, Result, anyhow, bail};
 use config::model::Config;
 use dpdk::{Eal, EalConfig};
@@ -26,6 +26,7 @@ use std::fmt::Display;
 use std::io::{Read, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Runs until SIGINT or SIGTERM.
@@ -100,7 +101,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let failed = control.serve(desk);
     drop(server);
     line.stop();
-    let _ = write!(stdout(), "{}", observe(&instance, &line));
+    let _ = write!(stdout(), "{}", with_percentiles(counts(&instance, &line), &times(&instance, &line)));
     if failed {
         bail!("a worker ended by itself: this is a fault of weir, please report it");
     }
@@ -277,12 +278,14 @@ impl Clerk for Control<'_> {
         Snapshot {
             talking: talking(self.running.line),
             at: events::now(),
-            report: observe(self.running.instance, self.running.line),
-            delays: self.windows.cumulative(self.running.instance, self.running.line),
+            started: self.windows.started(),
+            counts: counts(self.running.instance, self.running.line),
+            times: times(self.running.instance, self.running.line),
             recent: self.windows.last(),
             config: self.live.config(),
             generation: self.live.generation(),
             events: self.live.events(),
+            report: OnceLock::new(),
         }
     }
 

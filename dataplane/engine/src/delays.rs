@@ -12,6 +12,8 @@
 use shaper::qdisc::Params;
 use shaper::qdisc::cake::MAX_TINS;
 use shaper::time::Duration;
+use std::hint::black_box;
+use std::sync::Arc;
 
 /// What is recorded of a packet. A frame of the control queue, which waits in no tin, is in none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,11 +36,12 @@ pub struct Recorder {
     tins: Box<[[u32; CELLS]]>,
 }
 
-/// Times in sum, on the control side.
+/// Times in sum, on the control side. A copy shares what has not changed since: it costs nothing until more
+/// is added.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// By number of the tin; `None` as long as there was nothing.
-    tins: Vec<Option<Box<[u64; CELLS]>>>,
+    tins: Vec<Option<Arc<[u64; CELLS]>>>,
 }
 
 /// What half, nine in ten, ... of the packets took at most.
@@ -100,9 +103,11 @@ const fn cell(nanos: u64) -> usize {
 }
 
 impl Recorder {
-    /// Empty histograms for so many tins.
+    /// Empty histograms for so many tins. All of the memory is written to: whoever records in it meets no page
+    /// that is not there.
     pub fn new(tins: usize) -> Self {
-        Self { tins: vec![[0; CELLS]; tins].into() }
+        // Else the compiler asks for memory that is 0 already, and has none given.
+        Self { tins: vec![[black_box(0); CELLS]; tins].into() }
     }
 
     /// How many tins there are.
@@ -123,12 +128,6 @@ impl Recorder {
             *count = count.saturating_add(packets);
         }
     }
-
-    /// Forgets everything, and writes to all of the memory in doing so: whoever records in it next meets
-    /// no page that is not there.
-    pub fn clear(&mut self) {
-        self.tins.as_flattened_mut().fill(0);
-    }
 }
 
 impl ByKind<Recorder> {
@@ -137,21 +136,14 @@ impl ByKind<Recorder> {
         let [sojourn, residence, total] = [0; 3].map(|_| Recorder::new(tins));
         Self { sojourn, residence, total }
     }
-
-    /// Forgets everything: [`Recorder::clear`].
-    pub fn clear(&mut self) {
-        self.sojourn.clear();
-        self.residence.clear();
-        self.total.clear();
-    }
 }
 
 impl ByKind<Totals> {
-    /// Adds what was recorded on the packet path.
-    pub fn add(&mut self, recorded: &ByKind<Recorder>) {
-        self.sojourn.add(&recorded.sojourn);
-        self.residence.add(&recorded.residence);
-        self.total.add(&recorded.total);
+    /// Takes what was recorded on the packet path, and leaves that empty.
+    pub fn take(&mut self, recorded: &mut ByKind<Recorder>) {
+        self.sojourn.take(&mut recorded.sojourn);
+        self.residence.take(&mut recorded.residence);
+        self.total.take(&mut recorded.total);
     }
 
     /// What was added since `earlier`, an older copy of this.
@@ -166,17 +158,23 @@ impl ByKind<Totals> {
 }
 
 impl Totals {
-    /// Adds what was recorded on the packet path.
-    pub fn add(&mut self, recorded: &Recorder) {
+    /// Takes what was recorded on the packet path, and leaves that empty. Most cells have nothing, and are only
+    /// read, one stretch of them after the other.
+    pub fn take(&mut self, recorded: &mut Recorder) {
         if self.tins.len() < recorded.tins.len() {
             self.tins.resize(recorded.tins.len(), None);
         }
-        for (total, added) in self.tins.iter_mut().zip(&recorded.tins) {
-            if total.is_none() && added.iter().all(|count| *count == 0) {
-                continue;
+        for (total, taken) in self.tins.iter_mut().zip(&mut recorded.tins) {
+            for (place, taken) in taken.chunks_mut(STRETCH).enumerate() {
+                if taken.iter().fold(0, |any, count| any | count) == 0 {
+                    continue;
+                }
+                let cells = Arc::make_mut(total.get_or_insert_with(|| Arc::new([0; CELLS])));
+                let cells = cells.iter_mut().skip(place * STRETCH);
+                for (total, taken) in cells.zip(taken) {
+                    *total += u64::from(std::mem::take(taken));
+                }
             }
-            let total = total.get_or_insert_with(|| Box::new([0; CELLS]));
-            total.iter_mut().zip(added).for_each(|(total, added)| *total += u64::from(*added));
         }
     }
 
@@ -186,7 +184,8 @@ impl Totals {
         let mut tins = self.tins.clone();
         for (tin, earlier) in tins.iter_mut().zip(&earlier.tins) {
             if let (Some(tin), Some(earlier)) = (tin, earlier) {
-                tin.iter_mut().zip(earlier.iter()).for_each(|(now, then)| *now = now.saturating_sub(*then));
+                let cells = Arc::make_mut(tin).iter_mut();
+                cells.zip(earlier.iter()).for_each(|(now, then)| *now = now.saturating_sub(*then));
             }
         }
         Self { tins }
@@ -230,28 +229,27 @@ fn filled(counts: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
     counts.enumerate().filter(|(_, count)| *count > 0).map(|(cell, count)| (highest(cell), count)).collect()
 }
 
-/// Of cells as [`Totals::cells_of_all`] has them: how many nanoseconds `share` of the packets took at most.
-pub fn quantile(cells: &[(u64, u64)], share: f64) -> u64 {
-    let packets: u64 = cells.iter().map(|(_, count)| count).sum();
-    let rank = ((packets as f64 * share).ceil() as u64).max(1);
-    let mut sum = 0;
-    let reaches = |(_, count): &&(u64, u64)| {
-        sum += count;
-        sum >= rank
-    };
-    cells.iter().find(reaches).or(cells.last()).map_or(0, |(nanos, _)| *nanos)
+/// Of `packets` packets in cells as [`Totals::cells_of_all`] has them: how many nanoseconds each of these shares took
+/// at most. The shares rise; one pass finds all.
+pub fn quantiles<const N: usize>(cells: &[(u64, u64)], packets: u64, shares: [f64; N]) -> [u64; N] {
+    let last = cells.last().map_or(0, |(nanos, _)| *nanos);
+    let mut cells = cells.iter();
+    let (mut sum, mut found) = (0, 0);
+    shares.map(|share| {
+        let rank = ((packets as f64 * share).ceil() as u64).max(1);
+        while sum < rank {
+            let Some((nanos, count)) = cells.next() else { return last };
+            (sum, found) = (sum + count, *nanos);
+        }
+        found
+    })
 }
 
 fn percentiles(cells: &[(u64, u64)]) -> Percentiles {
-    let at = |share| Duration::from_nanos(quantile(cells, share));
-    Percentiles {
-        packets: cells.iter().map(|(_, count)| count).sum(),
-        p50: at(0.5),
-        p90: at(0.9),
-        p99: at(0.99),
-        p999: at(0.999),
-        max: at(1.0),
-    }
+    let packets = cells.iter().map(|(_, count)| count).sum();
+    let [p50, p90, p99, p999, max] =
+        quantiles(cells, packets, [0.5, 0.9, 0.99, 0.999, 1.0]).map(Duration::from_nanos);
+    Percentiles { packets, p50, p90, p99, p999, max }
 }
 
 /// Binary digits of the least difference: 512 ns.
@@ -262,6 +260,9 @@ const HALF_BITS: u32 = 7;
 
 /// Below the next power of two the cells are all as wide as the least difference.
 const LINEAR: u64 = (1 << (UNIT_BITS + HALF_BITS + 1)) - 1;
+
+/// Cells that are looked at together: four cache lines.
+const STRETCH: usize = 64;
 
 const _: () = assert!(CELLS * size_of::<u32>() < 11 << 10);
 
@@ -285,7 +286,7 @@ mod tests {
             for step in 1..=1_000 {
                 recorder.record(0, Duration::from_micros(part * 1_000 + step));
             }
-            total.add(&recorder);
+            total.take(&mut recorder);
         }
         let all = total.of_all();
         assert_eq!((all, all.packets), (total.of_tin(0), 10_000));
@@ -323,14 +324,13 @@ mod tests {
         recorder.record(8, Duration::from_millis(1));
         let mut total = Totals::default();
         assert_eq!(total.of_all(), Percentiles::default());
-        total.add(&recorder);
+        total.take(&mut recorder);
         let earlier = total.clone();
         assert_eq!((total.of_tin(0).packets, total.of_tin(2).packets, total.of_all().packets), (0, 1, 4));
-        recorder.clear();
-        total.add(&recorder);
-        assert_eq!(total.since(&earlier).of_all(), Percentiles::default(), "cleared");
+        total.take(&mut recorder);
+        assert_eq!(total.since(&earlier).of_all(), Percentiles::default(), "it was left empty");
         (0..2).for_each(|_| recorder.record(7, Duration::from_millis(9)));
-        total.add(&recorder);
+        total.take(&mut recorder);
         let since = total.since(&earlier);
         assert_eq!((since.of_tin(2).packets, since.of_tin(7).packets), (0, 2));
         assert_eq!(total.cells_of_all().len(), 2);
@@ -342,12 +342,10 @@ mod tests {
         let times = [Duration::ZERO, Duration::from_nanos(1), LONGEST, Duration::MAX];
         let info = measure(|| {
             times.iter().for_each(|time| recorder.record(0, *time));
-            recorder.clear();
-            times.iter().for_each(|time| recorder.record(0, *time));
         });
         assert_eq!(info.count_total, 0);
         let mut total = Totals::default();
-        total.add(&recorder);
+        total.take(&mut recorder);
         let all = total.of_all();
         assert_eq!(all.packets, 4);
         assert!(all.p50 < Duration::from_micros(2) && all.max.as_micros().abs_diff(60_000_000) < 600_000);

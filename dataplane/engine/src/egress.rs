@@ -422,7 +422,7 @@ mod tests {
             let mut page = Recorder::new(tins);
             egress.exchange_sojourn(&mut page);
             let mut total = Totals::default();
-            total.add(&page);
+            total.take(&mut page);
             let waited = total.of_all();
             assert_eq!(waited.packets, packets, "the control frame did not wait in the discipline");
             assert_eq!(waited.p50.as_micros() / 1_000, 8 * packets);

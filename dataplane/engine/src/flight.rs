@@ -4,9 +4,10 @@
 //! index and some additions; values are exact to 1 %, times to half a microsecond if that is more. Bytes
 //! from 1 to 4 GiB; times to 60 s.
 
-use crate::delays::{Cell, Recorder, Totals, quantile};
+use crate::delays::{Cell, Recorder, Totals, quantiles};
 use hdrhistogram::{Counter, Histogram};
 use shaper::time::Duration;
+use std::sync::Arc;
 
 /// Since the last exchange, on the packet path.
 #[derive(Clone, Debug, Default)]
@@ -16,10 +17,10 @@ pub struct Flight {
     times: Recorder,
 }
 
-/// Since the start, on the control side.
+/// Since the start, on the control side. A copy shares what has not changed since.
 #[derive(Clone, Debug, Default)]
 pub struct Total {
-    amounts: Option<Box<Set<u64>>>,
+    amounts: Option<Arc<Set<u64>>>,
     times: Totals,
 }
 
@@ -66,10 +67,15 @@ impl Flight {
         Self { amounts: Set::new(), times: Recorder::new(Kind::ALL.len() - AMOUNTS) }
     }
 
-    /// Empty histograms where another has some.
-    #[must_use]
-    pub fn like(other: &Self) -> Self {
-        if other.amounts.is_some() { Self::new() } else { Self::default() }
+    /// Whether anything can be recorded.
+    pub const fn records(&self) -> bool {
+        self.amounts.is_some()
+    }
+
+    /// Forgets the amounts.
+    fn clear_amounts(&mut self) {
+        let filled = self.amounts.iter_mut().flat_map(|amounts| &mut amounts.0).filter(|of| !of.is_empty());
+        filled.for_each(Histogram::reset);
     }
 
     /// Notes a value that `weight` packets have had.
@@ -97,25 +103,29 @@ impl Flight {
 }
 
 impl Total {
-    /// Adds what was recorded on the packet path.
-    pub fn add(&mut self, flight: &Flight) {
-        self.times.add(&flight.times);
-        let Some(added) = &flight.amounts else { return };
-        if self.amounts.is_none() {
-            self.amounts = Set::new();
+    /// Takes what was recorded on the packet path, and leaves that empty.
+    pub fn take(&mut self, flight: &mut Flight) {
+        self.times.take(&mut flight.times);
+        let Some(taken) = &flight.amounts else { return };
+        if taken.0.iter().all(Histogram::is_empty) {
+            return;
         }
-        let Some(total) = &mut self.amounts else { return };
-        for (total, added) in total.0.iter_mut().zip(&added.0) {
-            for value in added.iter_recorded() {
+        if self.amounts.is_none() {
+            self.amounts = Set::new().map(Arc::from);
+        }
+        let Some(total) = self.amounts.as_mut().map(Arc::make_mut) else { return };
+        for (total, taken) in total.0.iter_mut().zip(&taken.0) {
+            for value in taken.iter_recorded() {
                 total.saturating_record_n(value.value_iterated_to(), value.count_at_value().into());
             }
         }
+        flight.clear_amounts();
     }
 
     /// What was recorded of one kind; nothing if nothing was.
     pub fn of(&self, kind: Kind) -> Quantiles {
         if let Some(time) = (kind as usize).checked_sub(AMOUNTS) {
-            return quantiles(&self.times.cells_of_tin(time));
+            return of_times(&self.times.cells_of_tin(time));
         }
         let Some(histogram) = self.amounts.as_ref().and_then(|amounts| amounts.0.get(kind as usize)) else {
             return Quantiles::default();
@@ -132,9 +142,10 @@ impl Total {
     }
 }
 
-fn quantiles(cells: &[(u64, u64)]) -> Quantiles {
-    let [p50, p90, p99, p999, max] = [0.5, 0.9, 0.99, 0.999, 1.0].map(|share| quantile(cells, share));
-    Quantiles { count: cells.iter().map(|(_, count)| count).sum(), p50, p90, p99, p999, max }
+fn of_times(cells: &[(u64, u64)]) -> Quantiles {
+    let count = cells.iter().map(|(_, count)| count).sum();
+    let [p50, p90, p99, p999, max] = quantiles(cells, count, [0.5, 0.9, 0.99, 0.999, 1.0]);
+    Quantiles { count, p50, p90, p99, p999, max }
 }
 
 impl Kind {
@@ -185,11 +196,13 @@ mod tests {
         });
         assert_eq!(info.count_total, 0);
         let mut total = Total::default();
-        total.add(&flight);
-        total.add(&Flight::default());
+        total.take(&mut flight);
+        let earlier = total.clone();
+        total.take(&mut flight);
+        total.take(&mut Flight::default());
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
             let found = total.of(kind);
-            assert_eq!(found.count, 11);
+            assert_eq!((found.count, found), (11, earlier.of(kind)), "it was left empty");
             let expected = 12_500 * (place as u64 + 1);
             assert!(
                 found.p50.abs_diff(expected) < 512.max(expected / 100),
@@ -203,11 +216,11 @@ mod tests {
 
     #[test]
     fn nothing_is_recorded_where_nothing_is_wanted() {
-        let mut flight = Flight::like(&Flight::default());
+        let mut flight = Flight::default();
         flight.record(Kind::Limit, 1, 1);
         let mut total = Total::default();
-        total.add(&flight);
+        total.take(&mut flight);
         assert_eq!(total.of(Kind::Limit), Quantiles::default());
-        assert!(Flight::like(&Flight::new()).amounts.is_some());
+        assert!(Flight::new().records() && !flight.records());
     }
 }

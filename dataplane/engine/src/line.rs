@@ -13,7 +13,6 @@ use crate::completion::drivers::Choice;
 use crate::delays::{ByKind, Recorder, Totals};
 use crate::direction::Direction;
 use crate::flight::{self, Flight};
-use crate::gate::Gate;
 use crate::interface::Interface;
 use crate::links::{Action, LinkWatch, Side};
 use crate::mailbox::{self, Command, Control};
@@ -116,6 +115,15 @@ pub struct LinePort {
     pub(crate) interface: Option<Interface>,
 }
 
+/// What a direction records beside its counters.
+#[derive(Clone, Copy, Debug)]
+struct Records {
+    /// Tins whose times are recorded apart.
+    tins: usize,
+    flight: bool,
+    talkers: bool,
+}
+
 /// One worker, as control sees it.
 #[derive(Debug)]
 pub struct LineWorker {
@@ -129,8 +137,8 @@ pub struct LineWorker {
     pub delays: Vec<ByKind<Totals>>,
     /// What was in flight in each direction's transmit ring since the start.
     pub flight: Vec<flight::Total>,
-    /// Tins of each direction whose times are recorded apart.
-    tins: Vec<usize>,
+    /// What each direction records.
+    records: Vec<Records>,
     /// Who sent most in each direction of late.
     pub talkers: Vec<Watch>,
     /// Cycles of the time stamp counter in a second.
@@ -366,11 +374,11 @@ impl LinePort {
 impl LineWorker {
     fn keep(&mut self, page: Page) {
         self.page = page;
-        for (total, delays) in self.delays.iter_mut().zip(&self.page.delays) {
-            total.add(delays);
+        for (total, delays) in self.delays.iter_mut().zip(&mut self.page.delays) {
+            total.take(delays);
         }
-        for (total, flight) in self.flight.iter_mut().zip(&self.page.flight) {
-            total.add(flight);
+        for (total, flight) in self.flight.iter_mut().zip(&mut self.page.flight) {
+            total.take(flight);
         }
         let sent = self.page.directions.iter().map(|direction| direction.counters.sent);
         for ((watch, sample), sent) in self.talkers.iter_mut().zip(&self.page.talkers).zip(sent) {
@@ -381,18 +389,8 @@ impl LineWorker {
     fn launch(eal: &Eal, lcore: &Lcore, directions: Vec<Direction>, poll: Poll) -> Result<Self, StartError> {
         let (control, mailbox) = mailbox::pair();
         let clock = Clock::start(eal);
-        let tins: Vec<_> = directions.iter().map(|direction| direction.egress().sojourn().tins()).collect();
-        let page = Page {
-            delays: tins.iter().copied().map(ByKind::<Recorder>::new).collect(),
-            flight: directions
-                .iter()
-                .map(|direction| {
-                    direction.gate().map(Gate::flight).map_or_else(Flight::default, Flight::like)
-                })
-                .collect(),
-            talkers: directions.iter().map(|direction| Sample::like(direction.talkers().sample())).collect(),
-            ..Page::new(directions.len())
-        };
+        let records: Vec<_> = directions.iter().map(Records::of).collect();
+        let page = Records::page(&records);
         let delays = directions.iter().map(|_| ByKind::default()).collect();
         let flight = directions.iter().map(|_| flight::Total::default()).collect();
         let talkers = directions.iter().map(|_| Watch::default()).collect();
@@ -411,7 +409,7 @@ impl LineWorker {
             flight,
             talkers,
             tsc_hz: tsc::hz(eal),
-            tins,
+            records,
             control,
             asked: false,
             changing: 0,
@@ -430,18 +428,35 @@ impl LineWorker {
     }
 
     fn empty_page(&mut self) -> Page {
-        let mut page = self.page.successor();
-        if page.delays.is_empty() {
-            // The worker has them still, and has not answered.
-            page.delays = self.tins.iter().copied().map(ByKind::<Recorder>::new).collect();
-        }
-        page
+        let page = self.page.successor();
+        // Without histograms: the worker has them still, and has not answered.
+        if page.delays.len() == self.records.len() { page } else { Records::page(&self.records) }
     }
 
     fn fetch(&mut self) {
         if let Some(page) = self.control.page() {
             self.keep(*page);
             self.asked = false;
+        }
+    }
+}
+
+impl Records {
+    fn of(direction: &Direction) -> Self {
+        Self {
+            tins: direction.egress().sojourn().tins(),
+            flight: direction.gate().is_some_and(|gate| gate.flight().records()),
+            talkers: direction.talkers().sample().has_room(),
+        }
+    }
+
+    /// An empty page for these directions.
+    fn page(of: &[Self]) -> Page {
+        Page {
+            delays: of.iter().map(|of| ByKind::<Recorder>::new(of.tins)).collect(),
+            flight: of.iter().map(|of| if of.flight { Flight::new() } else { Flight::default() }).collect(),
+            talkers: of.iter().map(|of| if of.talkers { Sample::new() } else { Sample::default() }).collect(),
+            ..Page::new(of.len())
         }
     }
 }
@@ -476,7 +491,7 @@ mod tests {
             clock: "none",
             page: Page::new(0),
             delays: Vec::new(),
-            tins: Vec::new(),
+            records: Vec::new(),
             flight: Vec::new(),
             talkers: Vec::new(),
             tsc_hz: 0,

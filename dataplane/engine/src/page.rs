@@ -12,6 +12,7 @@ use shaper::qdisc::Stats;
 use shaper::qdisc::cake::MAX_TINS;
 use shaper::rate;
 use shaper::time::{Duration, Instant};
+use std::mem::take;
 
 /// Everything one worker knows.
 #[derive(Clone, Debug, Default)]
@@ -80,13 +81,12 @@ impl Page {
     }
 
     /// An empty page to be filled by the worker that filled this one, with the histograms and tables of packets
-    /// of this one: their memory is there, so that the worker meets no page fault in it.
+    /// of this one, from which all has been taken: their memory is there, so that the worker meets no page fault in
+    /// it. Without them if this one gave them away before.
     #[must_use]
     pub fn successor(&mut self) -> Self {
-        let mut delays = std::mem::take(&mut self.delays);
-        delays.iter_mut().for_each(ByKind::clear);
-        let flight = self.flight.iter().map(Flight::like).collect();
-        let mut talkers = std::mem::take(&mut self.talkers);
+        let (delays, flight) = (take(&mut self.delays), take(&mut self.flight));
+        let mut talkers = take(&mut self.talkers);
         talkers.iter_mut().for_each(Sample::clear);
         Self { delays, flight, talkers, ..Self::new(self.directions.len()) }
     }

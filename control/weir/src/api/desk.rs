@@ -4,31 +4,35 @@
 //! does nothing for those who have gone meanwhile.
 
 use crate::events::Event;
+use crate::observe;
 use crate::observe::flows::Talking;
 use crate::report::Report;
-use crate::telemetry::delays::Delays;
+use crate::telemetry::delays::{Delays, Filter, Times, Window};
 use config::model::Config;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use toml::Value;
 
-/// All that is known of an instance at one time. It is shared by those who ask, and never changes.
+/// All that is known of an instance at one time. It is shared by those who ask, and never changes. The control loop
+/// takes what is cheap to take; what follows from it is worked out by whoever asks for it first, on their thread.
 #[derive(Debug)]
 pub struct Snapshot {
     /// When it was taken, in seconds since 1970.
     pub at: f64,
-    /// The statistics.
-    pub report: Report,
+    /// When the instance began, likewise.
+    pub started: f64,
+    /// The statistics, without any percentile.
+    pub counts: Report,
     /// Who sent most of late.
     pub talking: Vec<Talking>,
-    /// How long packets took since the start.
-    pub delays: Delays,
+    /// How long packets took since the start, by direction.
+    pub times: Vec<Times>,
     /// The same of the last complete window.
     pub recent: Arc<Delays>,
     /// What it runs by.
@@ -37,6 +41,8 @@ pub struct Snapshot {
     pub generation: u64,
     /// What has happened, oldest first.
     pub events: Arc<VecDeque<Event>>,
+    /// For [`Snapshot::report`].
+    pub report: OnceLock<Report>,
 }
 
 /// Whoever is at the other end of a connection.
@@ -167,6 +173,24 @@ impl Desk {
     }
 }
 
+impl Snapshot {
+    /// The statistics with their percentiles.
+    pub fn report(&self) -> &Report {
+        self.report.get_or_init(|| observe::with_percentiles(self.counts.clone(), &self.times))
+    }
+
+    /// The histograms that `filter` wants, since the start.
+    pub fn delays(&self, filter: &Filter) -> Delays {
+        Delays {
+            at: self.at,
+            start: self.started,
+            window: Window::Cumulative,
+            window_s: self.at - self.started,
+            histograms: self.times.iter().flat_map(|times| times.filtered(filter)).collect(),
+        }
+    }
+}
+
 impl Bell {
     /// All that is known.
     ///
@@ -261,13 +285,15 @@ mod tests {
                 config::parse("test", "[[link]]\nname = \"x\"\na = \"net_null0\"\nb = \"net_null1\"\n");
             Snapshot {
                 at: 0.0,
-                report: Report::default(),
+                started: 0.0,
+                counts: Report::default(),
                 talking: Vec::new(),
-                delays: Delays::default(),
+                times: Vec::new(),
                 recent: Arc::default(),
                 config: Arc::new(config.unwrap().config),
                 generation: 0,
                 events: Arc::default(),
+                report: OnceLock::new(),
             }
         }
 

@@ -8,7 +8,7 @@ use crate::events::Event;
 use crate::observe;
 use crate::page;
 use crate::report::{PortReport, TxQueueReport, WorkerReport};
-use crate::telemetry::delays::{Filter, Kind, Window};
+use crate::telemetry::delays::{Filter, Kind, Times, Window};
 use crate::telemetry::{formats, metrics};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
@@ -63,8 +63,12 @@ pub async fn snapshot(bell: &Bell) -> Result<Arc<Snapshot>, Fault> {
 /// # Errors
 /// It cannot be written, which is a fault of weir.
 pub fn json(document: &impl Serialize) -> Result<Response, Fault> {
-    let mut text = serde_json::to_vec_pretty(document)
-        .map_err(|error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    written(serde_json::to_vec_pretty(document))
+}
+
+fn written(document: serde_json::Result<Vec<u8>>) -> Result<Response, Fault> {
+    let mut text =
+        document.map_err(|error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     text.push(b'\n');
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
@@ -75,7 +79,7 @@ async fn openapi() -> Response {
 }
 
 async fn stats(State(bell): State<Bell>) -> Result<Response, Fault> {
-    json(&snapshot(&bell).await?.report)
+    json(snapshot(&bell).await?.report())
 }
 
 /// Which histograms, and how they are written.
@@ -104,13 +108,14 @@ impl Parameters for HistogramOptions {
 async fn histograms(State(bell): State<Bell>, uri: Uri) -> Result<Response, Fault> {
     let HistogramOptions { window, format, link, direction, tin, kind } = asked(&uri)?;
     let snapshot = snapshot(&bell).await?;
+    let filter = Filter { link, direction, tin, kind };
     let delays = match window {
-        Window::Cumulative => &snapshot.delays,
-        Window::Interval => &*snapshot.recent,
+        Window::Cumulative => snapshot.delays(&filter),
+        Window::Interval => snapshot.recent.filtered(&filter),
     };
-    let delays = delays.filtered(&Filter { link, direction, tin, kind });
     let text = match format.as_deref() {
-        None | Some("json") => return json(&delays),
+        // Indented, each of thousands of buckets would take four lines.
+        None | Some("json") => return written(serde_json::to_vec(&delays)),
         Some("csv") => formats::csv(&delays, true),
         Some("hgrm") => formats::hgrm(&delays).map_err(|error| Fault::bad(format!("{error:#}")))?,
         Some("log") => {
@@ -140,7 +145,8 @@ async fn page() -> Response {
 /// For Prometheus.
 async fn prometheus(State(bell): State<Bell>) -> Result<Response, Fault> {
     let snapshot = snapshot(&bell).await?;
-    let text = metrics::text(&snapshot.report, &snapshot.delays.histograms);
+    let delays: Vec<_> = snapshot.times.iter().flat_map(Times::by_tin).collect();
+    let text = metrics::text(&snapshot.counts, &delays);
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
@@ -159,7 +165,7 @@ struct Port<'a> {
 
 async fn ports(State(bell): State<Bell>) -> Result<Response, Fault> {
     let snapshot = snapshot(&bell).await?;
-    let sides = snapshot.report.links.iter().flat_map(|link| {
+    let sides = snapshot.report().links.iter().flat_map(|link| {
         [("a", &link.a), ("b", &link.b)].map(|(side, port)| Port { link: &link.name, side, port })
     });
     json(&Ports { at: snapshot.at, ports: sides.collect() })
@@ -173,7 +179,7 @@ struct Lcores<'a> {
 
 async fn lcores(State(bell): State<Bell>) -> Result<Response, Fault> {
     let snapshot = snapshot(&bell).await?;
-    json(&Lcores { at: snapshot.at, lcores: &snapshot.report.workers })
+    json(&Lcores { at: snapshot.at, lcores: &snapshot.counts.workers })
 }
 
 /// Who sent most of late.
@@ -199,7 +205,8 @@ struct Governor<'a> {
 
 async fn governor(State(bell): State<Bell>) -> Result<Response, Fault> {
     let snapshot = snapshot(&bell).await?;
-    let ways = snapshot.report.links.iter().flat_map(|link| [(link, "up", &link.b), (link, "down", &link.a)]);
+    let links = &snapshot.report().links;
+    let ways = links.iter().flat_map(|link| [(link, "up", &link.b), (link, "down", &link.a)]);
     let governors = ways.flat_map(|(link, direction, port)| {
         let of = move |tx_queue| Governor { link: &link.name, direction, port: &port.device, tx_queue };
         port.tx_queues.iter().map(of)
@@ -216,8 +223,8 @@ struct Running<'a> {
 
 async fn config(State(bell): State<Bell>) -> Result<Response, Fault> {
     let snapshot = snapshot(&bell).await?;
-    let Snapshot { generation, report, config, .. } = &*snapshot;
-    json(&Running { generation: *generation, file: &report.config, config: config.to_tree() })
+    let Snapshot { generation, counts, config, .. } = &*snapshot;
+    json(&Running { generation: *generation, file: &counts.config, config: config.to_tree() })
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,6 @@
 
 use crate::report::TinReport;
 use config::model;
-use engine::delays::Totals;
 use shaper::qdisc::{Params, Stats, cake};
 
 /// The options in force but the bandwidth, in `tc`'s order and words.
@@ -31,13 +30,13 @@ pub fn counters(stats: &cake::Stats) -> [(&'static str, u64); 10] {
     ]
 }
 
-/// The tins in the order of `tc`; none if this is not cake.
-pub fn tins(params: &Params, stats: Option<&Stats>, delivered: &[u64], sojourn: &Totals) -> Vec<TinReport> {
+/// The tins in the order of `tc`, without percentiles; none if this is not cake.
+pub fn tins(params: &Params, stats: Option<&Stats>, delivered: &[u64]) -> Vec<TinReport> {
     let Some(Stats::Cake(stats)) = stats else { return Vec::new() };
     let report = |(name, number): (&str, usize)| {
         let stats = stats.tins().get(number)?;
         let delivered = delivered.get(number).copied().unwrap_or(0);
-        Some(TinReport::new(name, stats, delivered, sojourn.of_tin(number).into()))
+        Some(TinReport::new(name, stats, delivered))
     };
     names(params).filter_map(report).collect()
 }
@@ -60,7 +59,7 @@ fn smallest(size: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::report::{DirectionReport, LinkReport, Report, snapshot};
-    use engine::delays::{Recorder, tins as tins_of};
+    use engine::delays::{Recorder, Totals, tins as tins_of};
     use shaper::qdisc::cake::{Diffserv, TinStats};
     use shaper::time::Duration;
 
@@ -125,8 +124,12 @@ mod tests {
             waited.record(0, Duration::from_micros(10 * packet));
             waited.record(2, Duration::from_micros(packet));
         }
-        total.add(&waited);
+        total.take(&mut waited);
         let counters = super::super::qdisc_counters(&stats);
+        let mut tins = tins(&settings.qdisc, Some(&stats), &[0; 8]);
+        for (tin, (_, number)) in tins.iter_mut().zip(names(&settings.qdisc)) {
+            tin.sojourn = total.of_tin(number).into();
+        }
         let direction = DirectionReport {
             direction: "up".into(),
             from: "net_null0".into(),
@@ -135,7 +138,7 @@ mod tests {
             options: options(&settings),
             bandwidth: settings.bandwidth.map(|rate| rate.bits_per_sec()),
             qdisc: counters,
-            tins: tins(&settings.qdisc, Some(&stats), &[0; 8], &total),
+            tins,
             sojourn: total.of_all().into(),
             residence: total.of_tin(2).into(),
             total: total.of_tin(0).into(),

@@ -6,11 +6,9 @@ use engine::completion::drivers::Choice;
 use engine::flight::{Kind, Quantiles, Total};
 use engine::gate::GatePage;
 
-/// The report about the queue that `port` sends by.
-pub fn observe(port: &model::Port, choice: &Choice, gate: &GatePage, flight: &Total) -> TxQueueReport {
+/// The report about the queue that `port` sends by, without percentiles.
+pub fn observe(port: &model::Port, choice: &Choice, gate: &GatePage) -> TxQueueReport {
     let bounds = port.governor.unwrap_or_default();
-    let count = |kind| quantiles(flight.of(kind), 1);
-    let micros = |kind| quantiles(flight.of(kind), 1_000);
     TxQueueReport {
         queue: 0,
         complete_on: if port.governor.is_some() { "completion" } else { "submit" }.to_owned(),
@@ -36,13 +34,20 @@ pub fn observe(port: &model::Port, choice: &Choice, gate: &GatePage, flight: &To
         extra: gate.watch.extra,
         reheaded: gate.gate.reheaded,
         unheld: gate.gate.unheld,
-        flight: FlightReport {
-            limit: count(Kind::Limit),
-            in_flight: count(Kind::InFlight),
-            residence_us: micros(Kind::Residence),
-            batch: count(Kind::Batch),
-            lateness_us: micros(Kind::Lateness),
-        },
+        flight: FlightReport::default(),
+    }
+}
+
+/// The percentiles of what was in flight.
+pub fn flight(flight: &Total) -> FlightReport {
+    let count = |kind| quantiles(flight.of(kind), 1);
+    let micros = |kind| quantiles(flight.of(kind), 1_000);
+    FlightReport {
+        limit: count(Kind::Limit),
+        in_flight: count(Kind::InFlight),
+        residence_us: micros(Kind::Residence),
+        batch: count(Kind::Batch),
+        lateness_us: micros(Kind::Lateness),
     }
 }
 

@@ -6,12 +6,11 @@
 use crate::events::now;
 use crate::observe::{Instance, Place};
 use engine::completion::source::Source;
-use engine::delays::{ByKind, Totals, quantile};
+use engine::delays::{ByKind, Totals, quantiles};
+use engine::flight;
 use engine::line::Line;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -125,13 +124,30 @@ pub struct Filter {
     pub kind: Option<Kind>,
 }
 
+/// What was recorded in a direction since the start. Cheap to take, as it shares its memory with the control loop
+/// until that has more to add; documents are made of it for whoever asks.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// Name of the link.
+    pub link: String,
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// Name and number of each of cake's tins.
+    pub tins: Vec<(&'static str, usize)>,
+    /// How long packets took.
+    pub delays: ByKind<Totals>,
+    /// What was in flight in the transmit ring that it ends in.
+    pub flight: flight::Total,
+    until: Until,
+}
+
 /// The last complete window, kept by the control loop.
 #[derive(Debug)]
 pub struct Windows {
     started: f64,
     /// When the window that is under way began, and the sums of each direction then.
     since: f64,
-    then: BTreeMap<(usize, usize), ByKind<Totals>>,
+    then: Vec<Times>,
     last: Arc<Delays>,
 }
 
@@ -140,25 +156,23 @@ impl Windows {
     pub fn new() -> Self {
         let now = now();
         let last = Delays { at: now, start: now, window: Window::Interval, ..Delays::default() };
-        Self { started: now, since: now, then: BTreeMap::new(), last: last.into() }
+        Self { started: now, since: now, then: Vec::new(), last: last.into() }
     }
 
     /// Ends the window under way, and begins the next. Call it with statistics that have just come.
     pub fn turn(&mut self, instance: &Instance, line: &Line) {
         let now = now();
-        let histograms = histograms(instance, line, |place, totals| {
-            let then = self.then.get(&place.key());
-            then.map_or(Cow::Borrowed(totals), |then| Cow::Owned(totals.since(then)))
+        let times = times(instance, line);
+        let histograms = times.iter().flat_map(|times| {
+            let then = self.then.iter().find(|then| then.is_of_the_same(times));
+            then.map_or_else(|| times.clone(), |then| times.since(then)).all()
         });
+        let histograms = histograms.collect();
         let window_s = now - self.since;
         self.last =
             Delays { at: now, start: self.since, window: Window::Interval, window_s, histograms }.into();
         self.since = now;
-        for (worker, of) in line.workers().iter().enumerate() {
-            for (direction, totals) in of.delays.iter().enumerate() {
-                self.then.insert((worker, direction), totals.clone());
-            }
-        }
+        self.then = times;
     }
 
     /// The last window that is complete; empty before the first one is.
@@ -166,58 +180,81 @@ impl Windows {
         self.last.clone()
     }
 
-    /// Since the start.
-    pub fn cumulative(&self, instance: &Instance, line: &Line) -> Delays {
-        let at = now();
-        Delays {
-            at,
-            start: self.started,
-            window: Window::Cumulative,
-            window_s: at - self.started,
-            histograms: histograms(instance, line, |_, totals| Cow::Borrowed(totals)),
-        }
+    /// When the instance began, in seconds since 1970.
+    pub const fn started(&self) -> f64 {
+        self.started
     }
 }
 
-/// Of each direction what `choose` makes of its sums.
-fn histograms(
-    instance: &Instance,
-    line: &Line,
-    choose: impl for<'t> Fn(&Place<'_>, &'t ByKind<Totals>) -> Cow<'t, ByKind<Totals>>,
-) -> Vec<Delay> {
-    let mut found = Vec::new();
-    for place in instance.places(line) {
-        let Some(totals) = place.delays() else { continue };
-        let chosen = choose(&place, totals);
-        let until = match place.source() {
-            None | Some(Source::Submit) => Until::Submission,
-            Some(_) => Until::Completion,
-        };
-        let tins = place.tins().map(|(name, number)| (Some(name.to_owned()), Some(number)));
+/// What was recorded in each direction, in the order of the file.
+pub fn times(instance: &Instance, line: &Line) -> Vec<Times> {
+    let of = |place: &Place<'_>| {
+        Some(Times {
+            link: place.link.to_owned(),
+            direction: place.direction,
+            tins: place.tins().collect(),
+            delays: place.delays()?.clone(),
+            flight: place.flight().cloned().unwrap_or_default(),
+            until: match place.source() {
+                None | Some(Source::Submit) => Until::Submission,
+                Some(_) => Until::Completion,
+            },
+        })
+    };
+    instance.places(line).iter().filter_map(of).collect()
+}
+
+impl Times {
+    /// Every histogram: all tins together and then each of cake's, by kind.
+    pub fn all(&self) -> Vec<Delay> {
+        self.histograms(|_, _| true)
+    }
+
+    /// By tin, and all together only where there are none: each packet is in one histogram of a kind.
+    pub fn by_tin(&self) -> Vec<Delay> {
+        self.histograms(|tin, _| tin.is_some() || self.tins.is_empty())
+    }
+
+    /// Those that `filter` wants.
+    pub fn filtered(&self, filter: &Filter) -> Vec<Delay> {
+        self.histograms(|tin, kind| filter.wants(&self.link, self.direction, tin, kind))
+    }
+
+    /// Those that are wanted by their tin and kind.
+    fn histograms(&self, wants: impl Fn(Option<&str>, Kind) -> bool) -> Vec<Delay> {
+        let tins = self.tins.iter().map(|(name, number)| (Some(*name), Some(*number)));
+        let mut found = Vec::new();
         for (name, number) in std::iter::once((None, None)).chain(tins) {
-            for (kind, totals) in Kind::of(&chosen) {
+            for (kind, totals) in Kind::of(&self.delays).into_iter().filter(|(kind, _)| wants(name, *kind)) {
                 let buckets =
                     number.map_or_else(|| totals.cells_of_all(), |number| totals.cells_of_tin(number));
-                let delay = Delay {
-                    link: place.link.to_owned(),
-                    direction: place.direction.to_owned(),
-                    tin: name.clone(),
-                    kind,
-                    until,
+                found.push(Delay {
+                    link: self.link.clone(),
+                    direction: self.direction.to_owned(),
+                    tin: name.map(str::to_owned),
+                    until: self.until,
                     ..Delay::of(kind, buckets)
-                };
-                found.push(delay);
+                });
             }
         }
+        found
     }
-    found
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self { delays: self.delays.since(&earlier.delays), ..self.clone() }
+    }
+
+    fn is_of_the_same(&self, other: &Self) -> bool {
+        (&self.link, self.direction) == (&other.link, other.direction)
+    }
 }
 
 impl Delays {
     /// Those that `filter` wants.
     #[must_use]
     pub fn filtered(&self, filter: &Filter) -> Self {
-        let histograms = self.histograms.iter().filter(|delay| filter.wants(delay)).cloned().collect();
+        let wants = |of: &&Delay| filter.wants(&of.link, &of.direction, of.tin.as_deref(), of.kind);
+        let histograms = self.histograms.iter().filter(wants).cloned().collect();
         Self { histograms, ..*self }
     }
 
@@ -239,9 +276,8 @@ impl Delays {
 impl Delay {
     /// A histogram of these buckets, of nobody yet.
     pub fn of(kind: Kind, buckets: Vec<(u64, u64)>) -> Self {
-        let at = |share| quantile(&buckets, share);
         let count = buckets.iter().map(|(_, count)| count).sum();
-        let [p50, p90, p99, p999, p9999] = [0.5, 0.9, 0.99, 0.999, 0.9999].map(at);
+        let [p50, p90, p99, p999, p9999] = quantiles(&buckets, count, [0.5, 0.9, 0.99, 0.999, 0.9999]);
         Self {
             link: String::new(),
             direction: String::new(),
@@ -345,14 +381,14 @@ impl FromStr for Kind {
 }
 
 impl Filter {
-    fn wants(&self, delay: &Delay) -> bool {
+    fn wants(&self, link: &str, direction: &str, tin: Option<&str>, kind: Kind) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(found))
         };
-        is(&self.link, &delay.link)
-            && is(&self.direction, &delay.direction)
-            && is(&self.tin, delay.tin.as_deref().unwrap_or(ALL_TINS))
-            && self.kind.is_none_or(|kind| kind == delay.kind)
+        is(&self.link, link)
+            && is(&self.direction, direction)
+            && is(&self.tin, tin.unwrap_or(ALL_TINS))
+            && self.kind.is_none_or(|wanted| wanted == kind)
     }
 }
 
@@ -383,7 +419,7 @@ pub mod tests {
     pub fn recorded(kind: Kind, values: impl Iterator<Item = u64>) -> Delay {
         let (mut recorder, mut totals) = (Recorder::new(1), Totals::default());
         values.for_each(|value| recorder.record(0, Duration::from_nanos(value)));
-        totals.add(&recorder);
+        totals.take(&mut recorder);
         let (link, direction) = ("home".to_owned(), "down".to_owned());
         Delay { link, direction, ..Delay::of(kind, totals.cells_of_all()) }
     }

@@ -332,7 +332,7 @@ impl Bench {
         let tins = direction.egress().sojourn().tins();
         let mut page = Page { delays: vec![ByKind::<Recorder>::new(tins)], ..Page::new(1) };
         self.worker.exchange_histograms(&mut page);
-        waits.add(&page.delays[0].sojourn);
+        waits.take(&mut page.delays[0].sojourn);
     }
 
     /// Sends a change, and turns until it has been carried out: in how many nanoseconds, gaps left out.

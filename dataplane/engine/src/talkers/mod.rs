@@ -63,9 +63,7 @@ impl Talkers {
     /// Tables for one direction, some 250 KiB. The secret of `hasher` keeps senders from choosing places in
     /// them, `seed` from choosing what is sampled.
     pub fn new(hasher: FlowHasher, seed: u64) -> Self {
-        let tables = Side::ALL.map(|side| Table::new(side.sets()));
-        let sample = Sample { tables, ..Sample::default() };
-        Self { sampler: Sampler::new(seed), hasher: Some(hasher), sample }
+        Self { sampler: Sampler::new(seed), hasher: Some(hasher), sample: Sample::new() }
     }
 
     /// The bytes that a packet of `len` bytes stands for, if it is of the sample.
@@ -111,10 +109,15 @@ impl Talkers {
 }
 
 impl Sample {
-    /// An empty sample with tables as another's.
-    #[must_use]
-    pub fn like(other: &Self) -> Self {
-        Self { tables: other.tables.each_ref().map(Table::like), ..Self::default() }
+    /// An empty sample with the tables of [`Talkers::new`].
+    pub fn new() -> Self {
+        Self { tables: Side::ALL.map(|side| Table::new(side.sets())), ..Self::default() }
+    }
+
+    /// Whether anything can be kept.
+    pub const fn has_room(&self) -> bool {
+        let [flows, ..] = &self.tables;
+        flows.has_room()
     }
 
     /// Forgets what was seen, and keeps the memory.

@@ -11,6 +11,9 @@ use shaper::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     sets: Box<[[Entry; WAYS]]>,
+    /// Sets that hold anything, so that the others are neither read nor cleared: a bit for each, by its number
+    /// modulo the bits.
+    used: u128,
 }
 
 /// One key.
@@ -47,19 +50,14 @@ impl Entry {
 impl Table {
     /// An empty table of `sets` sets of [`WAYS`] places.
     pub fn new(sets: usize) -> Self {
-        Self { sets: vec![[Entry::FREE; WAYS]; sets].into() }
-    }
-
-    /// An empty table of another's size.
-    #[must_use]
-    pub fn like(other: &Self) -> Self {
-        Self::new(other.sets.len())
+        Self { sets: vec![[Entry::FREE; WAYS]; sets].into(), used: 0 }
     }
 
     /// Adds `bytes` to `key`, whose hash, uniform over 32 bits, chooses the set; a packet of it waited for `wait`.
     pub fn add(&mut self, hash: u32, key: &FlowKey, bytes: u32, wait: Duration) {
         let place = (u64::from(hash) * self.sets.len() as u64) >> 32;
         let Some(set) = self.sets.get_mut(place as usize) else { return };
+        self.used |= 1 << (place % 128);
         let mut smallest = 0;
         let mut fewest = u64::MAX;
         for (way, entry) in set.iter_mut().enumerate() {
@@ -76,15 +74,27 @@ impl Table {
         }
     }
 
+    /// Whether it has any place.
+    pub const fn has_room(&self) -> bool {
+        !self.sets.is_empty()
+    }
+
     /// Forgets all of it.
     pub fn clear(&mut self) {
-        self.sets.fill([Entry::FREE; WAYS]);
+        let used = std::mem::take(&mut self.used);
+        let sets = self.sets.iter_mut().enumerate();
+        sets.filter(|(place, _)| is_used(used, *place)).for_each(|(_, set)| *set = [Entry::FREE; WAYS]);
     }
 
     /// What is in it, in no order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.sets.iter().flatten().filter(|entry| entry.bytes > 0)
+        let sets = self.sets.iter().enumerate().filter(|(place, _)| is_used(self.used, *place));
+        sets.flat_map(|(_, set)| set).filter(|entry| entry.bytes > 0)
     }
+}
+
+const fn is_used(used: u128, place: usize) -> bool {
+    used >> (place % 128) & 1 == 1
 }
 
 impl Entry {

@@ -87,7 +87,7 @@ fn the_ten_largest_of_ten_thousand_are_found_with_the_error_that_is_told() {
                 assert!((RATE / 3..RATE * 5 / 4).contains(&looked_at), "{looked_at} packets looked at");
             }
             now += Duration::from_millis(1_000);
-            let mut page = Sample::like(talkers.sample());
+            let mut page = Sample::new();
             talkers.exchange(now, &mut page);
             watch.add(&page, now, Tally { packets: 0, bytes: 0 });
         }
@@ -117,7 +117,7 @@ fn the_ten_largest_of_ten_thousand_are_found_with_the_error_that_is_told() {
 #[test]
 fn a_slow_link_is_counted_exactly() {
     let (mut talkers, mut mix) = (talkers(), Mix::new(1));
-    let mut page = Sample::like(talkers.sample());
+    let mut page = Sample::new();
     // 100 packets of 64 bytes and more: 128 is not reached.
     for _ in 0..5 {
         second(&mut talkers, &mut mix, Instant::ZERO, 100);
@@ -139,7 +139,7 @@ fn a_slow_link_is_counted_exactly() {
 fn a_flood_out_of_nothing_is_looked_at_within_bounds() {
     let (mut talkers, mut mix) = (talkers(), Mix::new(2));
     let start = Instant::ZERO + Duration::from_millis(60_000);
-    talkers.exchange(start, &mut empty());
+    talkers.exchange(start, &mut Sample::new());
     // A hundred thousand packets at one time, as after a pause of this thread.
     let mut looked_at = 0;
     let allocated = measure(|| {
@@ -155,16 +155,12 @@ fn a_flood_out_of_nothing_is_looked_at_within_bounds() {
     assert!(looked_at < 9_000, "{looked_at}");
 }
 
-fn empty() -> Sample {
-    Sample { tables: Side::ALL.map(|side| Table::new(side.sets())), ..Sample::default() }
-}
-
 /// Packets of one length in turn must not fall into step with the strata.
 #[test]
 fn flows_in_lock_step_with_the_sampling_are_estimated_alike() {
     let mut talkers = talkers();
     let mut now = Instant::ZERO;
-    let mut page = empty();
+    let mut page = Sample::new();
     for _ in 0..2 {
         for packet in 0..400_000_usize {
             let now = now + Duration::from_nanos(packet as u64 * 2_500);
@@ -173,7 +169,7 @@ fn flows_in_lock_step_with_the_sampling_are_estimated_alike() {
             }
         }
         now += Duration::from_millis(1_000);
-        page = empty();
+        page = Sample::new();
         talkers.exchange(now, &mut page);
     }
     let mut watch = Watch::default();

@@ -212,8 +212,8 @@ fn nothing_allocates_and_waiting_times_are_handed_over_by_exchange() {
     });
     assert_eq!((info.count_total, info.bytes_total), (0, 0), "{info:?}");
     let (mut total, mut fetched) = (ByKind::<Totals>::default(), 0);
-    while let Some(page) = rig.control.page() {
-        page.delays.iter().for_each(|delays| total.add(delays));
+    while let Some(mut page) = rig.control.page() {
+        page.delays.iter_mut().for_each(|delays| total.take(delays));
         fetched += 1;
     }
     assert_eq!(fetched, 5 - pages.len());

@@ -301,7 +301,7 @@ fn completion_on_submit_has_its_price() {
     let page = gate(&rig);
     assert!(!page.binds && page.in_flight.descriptors > 1_000, "the ring is full: {page:?}");
     let mut total = Total::default();
-    total.add(rig.worker.directions()[0].gate().unwrap().flight());
+    total.take(&mut rig.worker.directions()[0].gate().unwrap().flight().clone());
     let residence = total.of(Kind::Residence);
     assert!(residence.p50 > 100_000_000, "a frame waits for 1023 others at 121 us each: {residence:?}");
     drop(wire);
@@ -324,7 +324,7 @@ fn the_histograms_tell_what_happened() {
     page.flight.push(Flight::new());
     rig.worker.exchange_histograms(&mut page);
     let mut total = Total::default();
-    total.add(&page.flight[0]);
+    total.take(&mut page.flight[0]);
     let [limit, in_flight, batch, residence, lateness] = Kind::ALL.map(|kind| total.of(kind));
     assert!(limit.max <= 6_100 && in_flight.max <= 6_056 + 1_514, "{limit:?} {in_flight:?}");
     assert!((8_000..8_300).contains(&residence.count), "one for each frame: {residence:?}");

@@ -59,7 +59,7 @@ fn a_page_says_who_sent_most_and_how_long_that_waited() {
         rig.turn(ms(turn));
     }
     rig.turn(ms(2_000));
-    let sample = Sample::like(rig.worker.directions()[0].talkers().sample());
+    let sample = Sample::new();
     let page = Page { talkers: vec![sample], ..Page::new(1) };
     rig.control.send(Command::Report(Box::new(page))).unwrap();
     rig.turn(ms(2_001));

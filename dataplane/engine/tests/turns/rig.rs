@@ -222,7 +222,7 @@ impl<'a> Rig<'a> {
         page.delays = all.map(ByKind::<Recorder>::new).collect();
         self.worker.exchange_histograms(&mut page);
         let mut totals = ByKind::<Totals>::default();
-        totals.add(&page.delays[lane]);
+        totals.take(&mut page.delays[lane]);
         totals
     }
 

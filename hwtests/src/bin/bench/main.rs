@@ -183,7 +183,7 @@ const PEERS: [(&str, &str); 11] = [
 /// Mpps, ns, instructions, percent, and ms of a scrape. Those of cake, cold and overload lie below what Linux's code takes in user
 /// space on such a machine: 43 ns besteffort, 156 ns diffserv4, 596 and 207 ns cold, 2066 ns ACK filter, 143 and
 /// 683 ns overload.
-const BARS: [(&str, f64); 37] = [
+const BARS: [(&str, f64); 38] = [
     (FQ_CODEL, 8.0),
     (CAKE, 6.0),
     ("bench.fq_codel.64_flows_hash_ready_enqueue_dequeue", 25.0),
@@ -196,6 +196,7 @@ const BARS: [(&str, f64); 37] = [
     ("bench.cake.overload_2_enqueues_1_drop_1_dequeue", 100.0),
     ("bench.telemetry.fq_codel.cost_of_all_histograms_and_talkers", 5.0),
     ("bench.telemetry.cake.cost_of_all_histograms_and_talkers", 5.0),
+    ("bench.telemetry.scrapers.throughput_lost_to_10_scrapers", 5.0),
     ("bench.live_rate_off.1mbit", 0.2),
     ("bench.live_rate_off.10mbit", 0.2),
     ("bench.live_rate_off.100mbit", 0.2),

@@ -11,7 +11,7 @@ use hwtests::process::{Process, Signal, command, require, typed};
 use hwtests::stats::median;
 use serde::Deserialize;
 
-use crate::scrape::scrape;
+use crate::scrape::{scrape, slowed};
 
 /// A program and how to read it.
 pub(crate) enum Source {
@@ -27,6 +27,8 @@ pub(crate) enum Source {
     Instructions { name: &'static str, program: PathBuf, without: &'static str, cases: &'static [Case] },
     /// A running weir, asked for its metrics.
     Scrape { name: &'static str, weir: PathBuf },
+    /// A running weir at full speed, with and without ten who ask for its metrics.
+    Slowed { name: &'static str, weir: PathBuf },
 }
 
 /// A case of [`Source::Instructions`]: the argument, and the name of its row.
@@ -78,6 +80,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<Source> {
                 ("gate_status", "descriptor_status_instructions"),
             ],
         },
+        Source::Slowed { name: "bench.telemetry.scrapers", weir: folder.join("weir") },
         Source::Scrape { name: "bench.metrics", weir: folder.join("weir") },
     ]
 }
@@ -89,6 +92,7 @@ impl Source {
             | Self::Mpps { name, .. }
             | Self::Rows { name, .. }
             | Self::Instructions { name, .. }
+            | Self::Slowed { name, .. }
             | Self::Scrape { name, .. } => name,
         }
     }
@@ -105,6 +109,7 @@ impl Source {
             Self::Mpps { program, .. }
             | Self::Rows { program, .. }
             | Self::Instructions { program, .. }
+            | Self::Slowed { weir: program, .. }
             | Self::Scrape { weir: program, .. } => {
                 if self.is_exact() {
                     require(&[("valgrind", "valgrind")])?;
@@ -138,7 +143,7 @@ impl Source {
                 run
             }
             Self::Instructions { program, without, .. } => callgrind(program, without, MANY),
-            Self::Scrape { weir, .. } => {
+            Self::Scrape { weir, .. } | Self::Slowed { weir, .. } => {
                 let mut run = command(weir);
                 run.args(["run", "bench.toml"]);
                 run
@@ -171,6 +176,7 @@ impl Source {
                 cases.iter().map(more).collect()
             }
             Self::Scrape { name, weir } => scrape(name, weir, seconds, interrupt),
+            Self::Slowed { name, weir } => slowed(name, weir, seconds, interrupt),
         }
     }
 }
