@@ -241,7 +241,7 @@ impl<C: Conformance> Governor<C> {
     fn poll(&mut self, now: Instant) {
         if let Some(interval) = self.polls.at(now) {
             self.window.late = true;
-            self.pipe.interrupted();
+            self.pipe.interrupted(now);
             self.stats.late_polls += 1;
             self.stats.late_time += interval;
         }
