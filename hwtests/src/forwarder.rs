@@ -130,6 +130,12 @@ impl Forwarder {
         run(Command::new(weir).args(["show", "--json", &instance()])).map(Some)
     }
 
+    /// Changes one key of the running instance, as `weir set` does; of weir alone.
+    pub fn set(&self, path: &str, value: &str) -> Result<()> {
+        let weir = self.weir.as_ref().context("only weir can be changed while it runs")?;
+        run(Command::new(weir).args(["set", path, value, "--name", &instance()])).map(drop)
+    }
+
     /// Memory that it holds, KiB, as the kernel counts it.
     pub fn resident_kib(&self) -> Result<u64> {
         let path = format!("/proc/{}/status", self.process.pid());

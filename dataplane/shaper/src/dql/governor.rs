@@ -241,7 +241,7 @@ impl<C: Conformance> Governor<C> {
     fn poll(&mut self, now: Instant) {
         if let Some(interval) = self.polls.at(now) {
             self.window.late = true;
-            self.pipe.interrupted();
+            self.pipe.interrupted(now);
             self.stats.late_polls += 1;
             self.stats.late_time += interval;
         }
@@ -260,7 +260,8 @@ impl<C: Conformance> Governor<C> {
 
     fn judge(&mut self, now: Instant) {
         let Window { start, completed, peak, held, late, shortest } = self.window;
-        if late || self.pipe.probing().is_some() {
+        // A window that its last poll made longer holds more than the device gets through in one.
+        if late || self.polls.is_overdue() || self.pipe.probing().is_some() {
             self.stats.unjudged += 1;
             self.dql.completed_unjudged(ticks(now), completed);
         } else {

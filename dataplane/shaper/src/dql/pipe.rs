@@ -38,6 +38,8 @@ pub(super) struct Pipe {
     backlogged: Duration,
     probe: Option<Probe>,
     floor: u32,
+    /// The latest poll that was late.
+    late: Instant,
 }
 
 /// Deliveries since `start`.
@@ -72,6 +74,7 @@ impl Pipe {
             backlogged: Duration::ZERO,
             probe: None,
             floor: 0,
+            late: now,
         }
     }
 
@@ -103,14 +106,15 @@ impl Pipe {
         (shortest != u64::MAX).then_some(Duration::from_nanos(shortest))
     }
 
-    /// `bytes` in `descriptors` were seen complete.
+    /// `bytes` in `descriptors` were seen complete. No interval begins with a late poll: what it found was told
+    /// before, so the next would seem to come faster than it does.
     #[inline]
     pub(super) fn delivered(&mut self, now: Instant, bytes: u32, descriptors: u32) {
         self.delivered += u64::from(bytes);
         self.interval.bytes += u64::from(bytes);
         self.interval.descriptors += u64::from(descriptors);
         let elapsed = now.since(self.interval.start);
-        if elapsed >= INTERVAL {
+        if elapsed >= INTERVAL && now != self.late {
             self.measure(elapsed);
             self.interval = Interval { start: now, bytes: 0, descriptors: 0 };
         }
@@ -133,8 +137,9 @@ impl Pipe {
         }
     }
 
-    /// A poll was late: what was under way tells nothing.
-    pub(super) fn interrupted(&mut self) {
+    /// The poll at `now` was late: what was under way tells nothing.
+    pub(super) fn interrupted(&mut self, now: Instant) {
+        self.late = now;
         if let Some(probe) = &mut self.probe {
             probe.first = None;
         }
@@ -194,13 +199,14 @@ impl Pipe {
 
     /// To 7/8, then 6/8, then half of what is known to be enough, unless it is below `enough` anyway, or
     /// the delay is below what polls can tell: a batch above `enough` would have it go on for ever, with
-    /// a single frame in flight.
+    /// a single frame in flight. Never above the limit that holds: where completions come in batches, the shortest
+    /// time holds the wait for one too.
     fn descend(&mut self, steps: u32, enough: u32) {
         let ([.., rate], [.., delay], [.., batch]) = (self.rate, self.delay, self.batch);
         if floor(self.rate(), delay, batch) <= enough || delay <= self.grain.as_nanos() {
             self.next_epoch();
         } else {
-            let limit = bytes(rate, delay, 8 - (1 << steps.min(2)), 8);
+            let limit = bytes(rate, delay, 8 - (1 << steps.min(2)), 8).min(self.floor.max(enough));
             self.probe = Some(Probe { limit, steps, known: delay, first: None });
         }
     }

@@ -11,12 +11,14 @@ pub(super) struct Polls {
     usual: Duration,
     grain: Duration,
     late_until: Instant,
+    /// Whether the latest poll came later than expected, if not so late as to be a gap.
+    is_overdue: bool,
 }
 
 impl Polls {
     /// Intervals up to `grain` are never late.
     pub(super) const fn new(now: Instant, grain: Duration) -> Self {
-        Self { last: now, usual: Duration::ZERO, grain, late_until: now }
+        Self { last: now, usual: Duration::ZERO, grain, late_until: now, is_overdue: false }
     }
 
     /// A poll at `now`, which may be told more than once. The interval before it, when it was late.
@@ -27,6 +29,7 @@ impl Polls {
             return None;
         }
         self.last = now;
+        self.is_overdue = interval > self.usual + self.grain;
         let late = interval > self.grain && interval > self.usual + self.usual;
         self.usual = if interval > self.usual {
             interval.min(self.usual + self.grain)
@@ -43,6 +46,12 @@ impl Polls {
     #[inline]
     pub(super) fn next(&self) -> Instant {
         self.last + self.usual
+    }
+
+    /// Whether the latest poll came more than a grain after it was to be expected.
+    #[inline]
+    pub(super) const fn is_overdue(&self) -> bool {
+        self.is_overdue
     }
 
     /// End of the latest gap: what was submitted before it was seen to complete too late.
