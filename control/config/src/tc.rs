@@ -72,6 +72,16 @@ pub(crate) fn keys(line: &str) -> Vec<&'static str> {
     std::iter::once("qdisc").chain(words).chain(overhead.iter().copied()).collect()
 }
 
+/// The keys that `line` speaks for with their values as in the file; none: the default.
+///
+/// # Errors
+/// Why `line` cannot be read.
+pub fn settings(line: &str) -> Result<Vec<(&'static str, Option<toml::Value>)>, String> {
+    check(line)?;
+    let mut given: toml::Table = to_toml(line)?.parse().map_err(|error| format!("{error}"))?;
+    Ok(keys(line).into_iter().map(|key| (key, given.remove(key))).collect())
+}
+
 /// What the key `qdisc` would be for `line`.
 pub(crate) fn qdisc(line: &str) -> Option<&'static str> {
     discipline(line).map(|discipline| discipline.qdisc)

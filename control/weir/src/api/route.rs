@@ -8,7 +8,7 @@ use crate::events::Event;
 use crate::observe;
 use crate::page;
 use crate::report::{PortReport, TxQueueReport, WorkerReport};
-use crate::telemetry::delays::{Filter, Kind, Window};
+use crate::telemetry::delays::{ALL_TINS, Delay, Delays, Filter, Kind, Window};
 use crate::telemetry::{formats, metrics};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
@@ -19,6 +19,7 @@ use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use toml::Value;
@@ -85,9 +86,17 @@ struct HistogramOptions {
     window: Window,
     format: Option<String>,
     link: Option<String>,
-    direction: Option<String>,
+    direction: Option<Direction>,
     tin: Option<String>,
     kind: Option<Kind>,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Direction {
+    Up,
+    Down,
 }
 
 impl Parameters for HistogramOptions {
@@ -108,7 +117,13 @@ async fn histograms(State(bell): State<Bell>, uri: Uri) -> Result<Response, Faul
         Window::Cumulative => &snapshot.delays,
         Window::Interval => &*snapshot.recent,
     };
-    let delays = delays.filtered(&Filter { link, direction, tin, kind });
+    let direction = direction.map(|direction| match direction {
+        Direction::Up => "up".to_owned(),
+        Direction::Down => "down".to_owned(),
+    });
+    let filter = Filter { link, direction, tin, kind };
+    known(&snapshot.delays, &filter)?;
+    let delays = delays.filtered(&filter);
     let text = match format.as_deref() {
         None | Some("json") => return json(&delays),
         Some("csv") => formats::csv(&delays, true),
@@ -124,6 +139,23 @@ async fn histograms(State(bell): State<Bell>, uri: Uri) -> Result<Response, Faul
     };
     let kind = if format.as_deref() == Some("csv") { "text/csv" } else { "text/plain; charset=utf-8" };
     Ok(([(CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// Refuses a link and a tin that no histogram is of, with those that there are.
+fn known(delays: &Delays, filter: &Filter) -> Result<(), Fault> {
+    if delays.histograms.is_empty() {
+        return Ok(());
+    }
+    let of = |pick: fn(&Delay) -> &str| delays.histograms.iter().map(pick).collect::<BTreeSet<_>>();
+    let tins = of(|delay| delay.tin.as_deref().unwrap_or(ALL_TINS));
+    for (what, wanted, there) in [("link", &filter.link, of(|delay| &delay.link)), ("tin", &filter.tin, tins)]
+    {
+        let Some(wanted) = wanted.as_deref().filter(|wanted| !there.contains(wanted)) else { continue };
+        let there: Vec<_> = there.into_iter().collect();
+        let text = format!("there is no {what} {:?}; there are {}", clipped(wanted), there.join(", "));
+        return Err(Fault::new(StatusCode::NOT_FOUND, text));
+    }
+    Ok(())
 }
 
 /// Alive is who still answers, and whose workers have sent their statistics or were waited for.

@@ -147,3 +147,53 @@ fn give_back() {
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::tcgetattr;
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    /// Set where this test runs as the program on the terminal.
+    const PROGRAM: &str = "WEIR_TEST_PANIC";
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_is_told() {
+        if std::env::var_os(PROGRAM).is_some() {
+            // As in a release, which aborts: nothing is dropped, and only the hook can give it back.
+            std::mem::forget(Screen::enter().unwrap());
+            panic!("in the middle of a picture");
+        }
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let before = tcgetattr(&line).unwrap();
+        let end = || Stdio::from(line.try_clone().unwrap());
+        let this = concat!(module_path!(), "::a_panic_gives_the_terminal_back_before_it_is_told");
+        let this = this.split_once("::").unwrap().1;
+        let mut program = Command::new("setsid");
+        program.arg("--ctty").arg(std::env::current_exe().unwrap()).args(["--exact", "--nocapture", this]);
+        program.env(PROGRAM, "1").env("RUST_BACKTRACE", "0");
+        let mut program =
+            program.stdin(end()).stdout(end()).stderr(end()).spawn().expect("setsid of util-linux");
+        assert!(!program.wait().unwrap().success());
+        let after = tcgetattr(&line).unwrap();
+        assert_eq!(
+            (after.local_modes, after.input_modes, after.output_modes),
+            (before.local_modes, before.input_modes, before.output_modes)
+        );
+        drop(line);
+        let mut said = Vec::new();
+        // Ends with EIO: nobody has the other end any more.
+        let _ = File::from(terminal).read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said);
+        let order = ["\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h", "in the middle of a picture"];
+        let places: Vec<_> = order.iter().map(|part| said.find(part)).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{said:?}");
+    }
+}
