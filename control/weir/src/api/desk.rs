@@ -205,7 +205,8 @@ impl Peer {
         let Some((connection, gone)) = &self.connection else { return false };
         let mut looked = [PollFd::new(connection.as_fd(), *gone)];
         let found = poll(&mut looked, PollTimeout::ZERO).is_ok();
-        found && looked[0].revents().is_some_and(|seen| seen.intersects(*gone))
+        // None: an event that nix has no name for, which is the POLLRDHUP that was asked for.
+        found && looked[0].revents().is_none_or(|seen| seen.intersects(*gone))
     }
 
     /// On a unix socket one that is closed is told from one whose client has only done with asking.
