@@ -5,6 +5,7 @@
 //! other: the ranges and defaults are those of the keys. Bare numbers mean what they mean to tc: bits per
 //! second, microseconds, bytes. As with tc, a word that is repeated counts as it stood last.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
 use shaper::gso::Split;
@@ -79,7 +80,9 @@ pub(crate) fn keys(line: &str) -> Vec<&'static str> {
 pub fn settings(line: &str) -> Result<Vec<(&'static str, Option<toml::Value>)>, String> {
     check(line)?;
     let mut given: toml::Table = to_toml(line)?.parse().map_err(|error| format!("{error}"))?;
-    Ok(keys(line).into_iter().map(|key| (key, given.remove(key))).collect())
+    // Several words may stand for one key.
+    let keys: BTreeSet<_> = keys(line).into_iter().collect();
+    Ok(keys.into_iter().map(|key| (key, given.remove(key))).collect())
 }
 
 /// What the key `qdisc` would be for `line`.

@@ -518,7 +518,7 @@ mod tests {
             "home.lan.down.bandwidth: \"95Mbit\" -> \"80Mbit\"",
             "home.lan.down.diffserv: \"diffserv4\" -> \"diffserv3\"",
             "home.lan.down.wash: true -> false",
-            "home.lan.down.overhead: \"raw\" -> \"overhead 18\"",
+            "home.lan.down.overhead: \"raw\" -> 18",
         ];
         let mut said = set(&live, "down.tc", "cake bandwidth 80Mbit overhead 18").unwrap();
         said.sort();
