@@ -68,7 +68,12 @@ impl Api {
 impl Link {
     fn write_toml(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "\n[[link]]\nname = {}", quote(&self.name))?;
-        writeln!(out, "a = {}\nb = {}", self.a.to_toml(), self.b.to_toml())?;
+        for (side, port) in [("a", &self.a), ("b", &self.b)] {
+            writeln!(out, "{side}.device = {}", quote(&port.device.devargs()))?;
+            for (key, value) in port.rows() {
+                writeln!(out, "{side}.{key} = {value}")?;
+            }
+        }
         let (off, on): (Vec<_>, Vec<_>) = [("up", &self.up), ("down", &self.down)]
             .into_iter()
             .partition(|(_, direction)| direction.is_none());
@@ -89,11 +94,6 @@ impl Link {
 }
 
 impl Port {
-    fn to_toml(&self) -> String {
-        let keys: Vec<_> = self.rows().iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        format!("{{ device = {}, {} }}", quote(&self.device.devargs()), keys.join(", "))
-    }
-
     /// Each key but the device, with its value as TOML; without a governor there are no bounds of it.
     fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = vec![

@@ -5,6 +5,7 @@
 //! other: the ranges and defaults are those of the keys. Bare numbers mean what they mean to tc: bits per
 //! second, microseconds, bytes. As with tc, a word that is repeated counts as it stood last.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
 use shaper::gso::Split;
@@ -70,6 +71,18 @@ pub(crate) fn keys(line: &str) -> Vec<&'static str> {
     let words = discipline.words.iter().filter(|word| word.key != "split-gso" || is_named(word));
     let words = words.map(|word| word.key);
     std::iter::once("qdisc").chain(words).chain(overhead.iter().copied()).collect()
+}
+
+/// The keys that `line` speaks for with their values as in the file; none: the default.
+///
+/// # Errors
+/// Why `line` cannot be read.
+pub fn settings(line: &str) -> Result<Vec<(&'static str, Option<toml::Value>)>, String> {
+    check(line)?;
+    let mut given: toml::Table = to_toml(line)?.parse().map_err(|error| format!("{error}"))?;
+    // Several words may stand for one key.
+    let keys: BTreeSet<_> = keys(line).into_iter().collect();
+    Ok(keys.into_iter().map(|key| (key, given.remove(key))).collect())
 }
 
 /// What the key `qdisc` would be for `line`.

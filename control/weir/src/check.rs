@@ -1,7 +1,7 @@
 //! `weir check` and `weir keys`.
 
 use crate::plan::{Machine, environment, missing_cpus, plan, too_little_given, too_much_memory};
-use crate::say::{complain, say};
+use crate::say::{complain, say, wrapped};
 use crate::service::capabilities::Needs;
 use anyhow::{Result, bail};
 use config::{Loaded, model::Config, schema::Schema};
@@ -57,8 +57,9 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
         say(&format!("{value:#}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text =
+    let head =
         format!("# {} is right. With all defaults filled in it says:\n\n{effective}\n", file.display());
+    let mut text = String::new();
     writeln!(text, "# EAL arguments on this machine: {}", environment.args.join(" "))?;
     writeln!(text, "# Packet memory:")?;
     for link in plan(&config, [0; 16]).links {
@@ -82,7 +83,8 @@ pub fn check(file: &Path, json: bool) -> Result<ExitCode> {
     write_disciplines(&mut text, &config)?;
     let Needs { start, kept } = Needs::of(&config);
     writeln!(text, "# Capabilities: to start {start}; kept while it runs {kept}")?;
-    say(&text)?;
+    // The part above is TOML, where a line cannot be broken anywhere.
+    say(&(head + &wrapped(&text)))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -68,7 +68,7 @@ pub enum Command {
     /// switch forwards; every wait is bounded. `weir run` sends none: there the driver's name decides,
     /// and what it does is watched. Fails if the port took no frame.
     Probe {
-        /// A device, as a and b take it (net_ring0, 0000:01:00.0); or LINK/a, LINK/b of FILE.
+        /// A device, as a and b take it (0000:01:00.0, net_tap0); or LINK/a, LINK/b of FILE.
         port: String,
         /// The configuration that has the port; its [eal] holds too.
         file: Option<PathBuf>,
@@ -103,10 +103,12 @@ pub enum Command {
         /// The key: link, direction and name, or without the link while there is only one: home.down.rtt,
         /// down.bandwidth, engine.poll.
         path: String,
-        /// Its new value, as in the file; quotes may be left out.
+        /// Its new value, as in the file; quotes may be left out. A line of tc ("cake bandwidth 80Mbit") sets all
+        /// that it does not name to the default.
+        #[arg(allow_hyphen_values = true)]
         value: String,
         /// Set it back after this time: 10m, 90s, 2h.
-        #[arg(long = "for", value_name = "TIME")]
+        #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
         for_: Option<String>,
         /// Name of the instance. May be left out while only one runs.
         #[arg(long)]
@@ -245,7 +247,7 @@ Examples:
   weir run configs/home.toml          shape between two taps, nothing but root needed
   weir show                           what is it doing?
   weir top                            the same as it goes, once a second
-  weir probe net_ring0                what are this port's completions worth?
+  weir probe 0000:01:00.0             what are this port's completions worth?
   weir show --json | jq .links        the same for a program
   weir hist --plot delays.svg         every percentile of it, as curves
   weir reload --dry-run               what would my changed file change?

@@ -136,7 +136,8 @@ impl Live {
         let until = span.map(|span| now().checked_add(span).with_context(|| format!("{span:?}: too long")));
         let until = until.transpose().map_err(|error| Refusal::wrong(&error))?;
         let mut values = Vec::new();
-        let new = self.with(settings, &mut values);
+        let settings: Vec<_> = settings.iter().flat_map(in_keys).collect();
+        let new = self.with(&settings, &mut values);
         let mut done = self.change(running, new, &by, dry_run)?;
         if !dry_run {
             self.hold(values, until);
@@ -155,7 +156,8 @@ impl Live {
         }
         for Setting { path, value } in settings {
             let path = self.resolve(path)?;
-            let before = replace(&mut tree, &path, value.clone())?;
+            let before = replace(&mut tree, &path, value.clone());
+            let before = before.with_context(|| format!("{}: there is no such key", self.shown(&path)))?;
             values.push(Held { path, before, set: None });
         }
         parsed(&tree)
@@ -327,6 +329,9 @@ impl Live {
     /// A path as people write it, as one into the tree; the link may be left out while there is one.
     fn resolve(&self, path: &str) -> Result<Vec<String>> {
         let words: Vec<_> = path.split('.').collect();
+        if words.iter().any(|word| word.is_empty()) {
+            bail!("{path:?}: a key is missing: write for example down.bandwidth; `weir keys` lists all");
+        }
         let links = &self.current.links;
         let (index, rest) = match (words.as_slice(), links.as_slice()) {
             ([table @ ("engine" | "eal" | "api"), rest @ ..], _) if !rest.is_empty() => {
@@ -362,11 +367,26 @@ fn parsed(tree: &Table) -> Result<Config> {
     Ok(config::parse("", &toml::to_string(tree)?)?.config)
 }
 
+/// A line of tc as the keys that it speaks for, each with its value or back to its default; so they are set back
+/// one by one too. What cannot be read stays as it is, and what is wrong with it is told as of a file.
+fn in_keys(setting: &Setting) -> Vec<Setting> {
+    let line = match (setting.path.rsplit_once('.'), &setting.value) {
+        (Some((way, TC)), Some(Value::String(line))) => {
+            config::tc::settings(line).ok().map(|keys| (way, keys))
+        }
+        _ => None,
+    };
+    let Some((way, keys)) = line else { return vec![setting.clone()] };
+    let setting = |(key, value)| Setting { path: format!("{way}.{key}"), value };
+    keys.into_iter().map(setting).collect()
+}
+
 /// Another qdisc has other keys: those of the present one, which are written out with their defaults, would each be
-/// a mistake beside the new one, when what there is to say is that it needs a restart.
+/// a mistake beside the new one, when what there is to say is that it needs a restart; or beside a line of tc, when
+/// it is that which cannot be read.
 fn forget_other_discipline(tree: &mut Table, path: &[String], value: Option<&Value>) {
     let [link, index, way, key] = path else { return };
-    if key != QDISC || value.is_none() || find(tree, path) == value {
+    if ![QDISC, TC].contains(&key.as_str()) || value.is_none() || find(tree, path) == value {
         return;
     }
     let links = tree.get_mut(link).and_then(Value::as_array_mut);
@@ -399,7 +419,7 @@ fn replace(tree: &mut Table, path: &[String], value: Option<Value>) -> Result<Op
         };
         match below {
             Some(Value::Table(table)) => at = table,
-            _ => bail!("{}: {word} is no table: `weir keys` lists all keys", path.join(".")),
+            _ => bail!("{word} is no table; `weir keys` lists all keys"),
         }
     }
     Ok(match value {
@@ -423,6 +443,9 @@ fn now() -> Instant {
 
 /// The key that decides which others there are.
 const QDISC: &str = "qdisc";
+
+/// The key that stands for a discipline and its keys.
+const TC: &str = "tc";
 
 /// After what time values are set back that could not be.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -448,7 +471,7 @@ mod tests {
     /// What `weir set` would make of the configuration.
     fn set(live: &Live, path: &str, value: impl Into<Value>) -> Result<Vec<String>> {
         let setting = Setting { path: path.to_owned(), value: Some(value.into()) };
-        let new = live.with(&[setting], &mut Vec::new())?;
+        let new = live.with(&in_keys(&setting), &mut Vec::new())?;
         Ok(diff(&live.current, &new).iter().map(Difference::to_string).collect())
     }
 
@@ -474,6 +497,9 @@ mod tests {
             ("sideways.bandwidth", "5Mbit", "no table"),
             ("down.rtt", "5ms", "qdisc"),
             ("down.target.more", "5ms", "no table"),
+            ("sideways.bandwidth", "5Mbit", "home.lan.sideways.bandwidth: there is no such key"),
+            ("down.", "5Mbit", "a key is missing"),
+            ("..", "5Mbit", "a key is missing"),
         ] {
             let error = format!("{:#}", set(&live, path, value).unwrap_err());
             assert!(error.contains(said), "{path} {value}: {error}");
@@ -482,6 +508,41 @@ mod tests {
         let two = HOME.replace("home.lan", "work").replace("null0", "null2").replace("null1", "null3");
         let error = set(&self::live(&format!("{HOME}{two}")), "down.bandwidth", "5Mbit").unwrap_err();
         assert!(error.to_string().contains("home.lan, work"), "{error}");
+    }
+
+    #[test]
+    fn a_line_of_tc_is_set_key_by_key_and_says_what_is_wrong_with_it() {
+        let cake = format!("{HOME}down = {{ tc = \"cake bandwidth 95Mbit diffserv4 wash\" }}\n");
+        let live = live(&cake);
+        let changed = [
+            "home.lan.down.bandwidth: \"95Mbit\" -> \"80Mbit\"",
+            "home.lan.down.diffserv: \"diffserv4\" -> \"diffserv3\"",
+            "home.lan.down.wash: true -> false",
+            "home.lan.down.overhead: \"raw\" -> 18",
+        ];
+        let mut said = set(&live, "down.tc", "cake bandwidth 80Mbit overhead 18").unwrap();
+        said.sort();
+        let mut changed = changed.map(str::to_owned).to_vec();
+        changed.sort();
+        assert_eq!(said, changed);
+        let other = set(&live, "down.tc", "fq_codel limit 100").unwrap();
+        assert_eq!(other, ["home.lan.down.qdisc: \"cake\" -> \"fq_codel\""]);
+        for (line, told) in [
+            ("cake bandwith 5Mbit", "did you mean \"bandwidth\"?"),
+            ("cake bandwidth", "its value is missing"),
+            ("cake bandwidth 5xbit", "a rate from \"64Kbit\" to \"400Gbit\""),
+            ("cake bandwidth 1bit", "a rate from \"64Kbit\" to \"400Gbit\""),
+            ("cake mpu 9999", "from 0 to 256"),
+            ("tbf rate 5Mbit", "does not begin with one of cake, fq_codel, pfifo, fifo"),
+            ("", "does not begin with one of"),
+            ("cake nat", "connection tracking"),
+        ] {
+            let error = format!("{:#}", set(&live, "home.lan.down.tc", line).unwrap_err());
+            let whole = ["down", "accepted: ", "help: ", told].iter().all(|part| error.contains(part));
+            assert!(whole && !error.contains("already"), "{line}: {error}");
+        }
+        let number = format!("{:#}", set(&live, "down.tc", 5).unwrap_err());
+        assert!(number.contains("tc = 5") && !number.contains("already"), "{number}");
     }
 
     #[test]

@@ -138,13 +138,11 @@ pub fn too_much_memory(environment: &Environment, machine: &Machine) -> Option<S
 pub fn too_little_given(environment: &Environment) -> Option<String> {
     let given = environment.given_mebibytes().filter(|_| !environment.hugepages)?;
     let need = environment.memory_in_all().div_ceil(1 << 20);
-    // What drivers take is an estimate.
-    let fails =
-        if given.saturating_mul(1 << 20) < environment.packet_memory { "will fail" } else { "may fail" };
+    // What drivers take is an estimate, and how pieces of super-packets are held shows only when ports are open.
     (given < need).then(|| {
         format!(
-            "[eal] args: -m {given} gives {given} MiB, and packets, rings and drivers need {need} MiB: the start {fails} for lack of \
-             memory\n  help: give \"-m\", \"{need}\", or leave it out: weir gives as much as is needed"
+            "[eal] args: -m {given} gives {given} MiB, and packets, rings and drivers need up to {need} MiB: the start \
+             may fail for lack of memory\n  help: give \"-m\", \"{need}\", or leave it out: weir gives as much as is needed"
         )
     })
 }

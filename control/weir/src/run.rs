@@ -11,7 +11,7 @@ use crate::observe::flows::talking;
 use crate::observe::{Instance, counts, with_percentiles};
 use crate::plan::{Environment, Machine, environment, missing_cpus, plan, too_little_given, too_much_memory};
 use crate::progress::Progress;
-use crate::say::complain;
+use crate::say::{complain, wrapped};
 use crate::service::capabilities::{Capabilities, Needs};
 use crate::service::handover::Handover;
 use crate::service::{BAD_CONFIGURATION, Heartbeat, Notify};
@@ -90,7 +90,7 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     // Whoever read this may be gone, which is no reason to fall over with the ports open (print! would panic).
     let _ = writeln!(
         stdout(),
-        "weir {}: ready ({}, {mebibytes} MiB of {memory} for packets); `weir show {}` for statistics, \
+        "weir {}: ready ({}, up to {mebibytes} MiB of {memory} for packets); `weir show {}` for statistics, \
          Ctrl-C to stop",
         control.running.instance.name,
         Eal::version(),
@@ -101,7 +101,8 @@ pub fn run(file: &Path, name: Option<String>, verbose: bool) -> Result<ExitCode>
     let failed = control.serve(desk);
     drop(server);
     line.stop();
-    let _ = write!(stdout(), "{}", with_percentiles(counts(&instance, &line), &times(&instance, &line)));
+    let last = with_percentiles(counts(&instance, &line), &times(&instance, &line));
+    let _ = write!(stdout(), "{}", wrapped(&last.to_string()));
     if failed {
         bail!("a worker ended by itself: this is a fault of weir, please report it");
     }
@@ -138,8 +139,8 @@ pub fn start_eal(
     progress: &Progress,
 ) -> Result<(RuntimeFolder, Eal)> {
     taken::check(config)?;
-    let folder = RuntimeFolder(eal.runtime_folder());
-    signals.remove_at_end(folder.0.clone());
+    let folder = RuntimeFolder::new(eal.runtime_folder());
+    signals.remove_at_end(folder.path.clone());
     progress.step(&"starting DPDK");
     let eal = Eal::init(eal)?;
     leftover::sweep(config).into_iter().for_each(|path| signals.remove_at_end(path));
@@ -297,11 +298,24 @@ impl Clerk for Control<'_> {
 /// The folder that DPDK makes for a file prefix. Goes when dropped, after the EAL: a start that failed,
 /// or a driver that keeps packets (net_af_xdp) and with them the EAL, would leave it behind.
 #[derive(Debug)]
-pub struct RuntimeFolder(PathBuf);
+pub struct RuntimeFolder {
+    path: PathBuf,
+    /// The folder of all prefixes, if this start makes it: in /tmp it would keep other users out.
+    made: Option<PathBuf>,
+}
+
+impl RuntimeFolder {
+    fn new(path: PathBuf) -> Self {
+        let made = path.parent().filter(|all| !all.exists()).map(Path::to_owned);
+        Self { path, made }
+    }
+}
 
 impl Drop for RuntimeFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
+        // Stays while another has a folder there.
+        self.made.take().map(std::fs::remove_dir);
     }
 }
 

@@ -24,7 +24,69 @@ pub fn say_more(text: &str) -> Result<bool> {
     }
 }
 
+/// Breaks lines longer than [`WIDTH`] at blanks; what follows is indented by two more, behind a `#` if there is one.
+pub fn wrapped(text: &str) -> String {
+    text.lines().map(|line| wrapped_line(line) + "\n").collect()
+}
+
+fn wrapped_line(line: &str) -> String {
+    let hash = if line.starts_with('#') { "#" } else { "" };
+    let indent = line.chars().skip(hash.len()).take_while(|c| *c == ' ').count() + 2;
+    let hang = format!("{hash}{:indent$}", "");
+    let (mut whole, mut rest, mut used) = (String::new(), line, 0);
+    while let Some((end, _)) = rest.char_indices().nth(WIDTH - used) {
+        let is_past_indent =
+            |at: &usize| rest.get(..*at).is_some_and(|before| !before.trim_matches([' ', '#']).is_empty());
+        let fits = rest.get(..=end).and_then(|part| part.rfind(' ')).filter(is_past_indent);
+        let Some(at) = fits.or_else(|| rest.match_indices(' ').map(|(at, _)| at).find(is_past_indent)) else {
+            break;
+        };
+        whole += rest.get(..at).unwrap_or_default();
+        whole += "\n";
+        whole += &hang;
+        (rest, used) = (rest.get(at + 1..).unwrap_or_default(), hang.len());
+    }
+    whole + rest
+}
+
 /// Prints a line to standard error; nobody can be told when that fails (`eprintln!` would panic).
 pub fn complain(text: &str) {
     let _ = writeln!(stderr(), "{text}");
+}
+
+/// Columns that text for people keeps to.
+const WIDTH: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_at_blanks_and_nothing_is_lost() {
+        let words = "many words of a line ".repeat(15);
+        for (line, hang) in
+            [(words.clone(), "  "), (format!("  {words}"), "    "), (format!("#   {words}"), "#     ")]
+        {
+            let broken = wrapped(&line);
+            assert!(broken.lines().all(|line| line.len() <= WIDTH), "{broken}");
+            assert!(
+                broken
+                    .lines()
+                    .skip(1)
+                    .all(|line| line.starts_with(&format!("{hang}m")) || !line.contains("  m"))
+            );
+            let joined =
+                broken.lines().map(|line| line.trim_matches([' ', '#'])).collect::<Vec<_>>().join(" ");
+            assert_eq!(joined, words.trim(), "{broken}");
+            assert!(broken.lines().nth(1).unwrap().starts_with(hang), "{broken}");
+        }
+        let name = "\u{fc}".repeat(150);
+        assert_eq!(
+            wrapped(&format!("  {name}\n\nshort\n")),
+            format!("  {name}\n\nshort\n"),
+            "no blank to break at"
+        );
+        assert_eq!(wrapped(&format!("  {name} end")), format!("  {name}\n    end\n"));
+        assert_eq!(wrapped(&"x".repeat(WIDTH)), "x".repeat(WIDTH) + "\n");
+    }
 }

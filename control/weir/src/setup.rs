@@ -13,7 +13,7 @@ mod ports;
 
 use crate::check::load;
 use crate::plan::{Machine, environment, worker_cpus};
-use crate::say::say;
+use crate::say::{say, wrapped};
 use anyhow::Result;
 use config::model::{Config, Poll};
 use finding::{Finding, Level};
@@ -99,7 +99,7 @@ impl Wanted {
 }
 
 fn text(findings: &[Finding]) -> String {
-    findings.iter().map(Finding::to_string).collect()
+    wrapped(&findings.iter().map(Finding::to_string).collect::<String>())
 }
 
 fn hint(findings: &[Finding]) -> String {

@@ -2,7 +2,7 @@
 
 use crate::api::client::Client;
 use crate::report::Report;
-use crate::say::say;
+use crate::say::{say, wrapped};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub fn show(name: Option<&str>, json: bool) -> Result<ExitCode> {
         say(&client.text("/v1/stats")?)?;
     } else {
         let report: Report = client.get("/v1/stats")?;
-        say(&report.to_string())?;
+        say(&wrapped(&report.to_string()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

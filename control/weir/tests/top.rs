@@ -13,6 +13,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+mod ending;
+
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetwinsize};
@@ -268,7 +270,14 @@ impl Top {
         while !is_there(&self.screen()) {
             assert!(now() < end, "the screen never showed {what}:\n{}", self.screen());
             assert_eq!(self.child.try_wait().unwrap(), None, "it ended:\n{}", self.screen());
-            nap(Duration::from_millis(20));
+            self.listen();
+        }
+    }
+
+    /// Takes what is drawn next, if something is soon.
+    fn listen(&mut self) {
+        if let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
+            self.parser.process(&bytes);
         }
     }
 
@@ -301,14 +310,9 @@ impl Top {
     }
 
     fn ended(&mut self) -> ExitStatus {
-        let end = now() + Duration::from_secs(10);
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(now() < end, "it does not end:\n{}", self.screen());
-            nap(Duration::from_millis(10));
-        }
+        let has_ended = ending::within(&mut self.child, Duration::from_secs(10));
+        assert!(has_ended, "it does not end:\n{}", self.screen());
+        self.child.wait().unwrap()
     }
 
     /// The terminal is as it was: its modes, its screen, its cursor.
@@ -320,7 +324,7 @@ impl Top {
         let end = now() + Duration::from_secs(5);
         while self.screen().lines.iter().any(|line| !line.is_empty()) || self.parser.screen().hide_cursor() {
             assert!(now() < end, "not given back:\n{}", self.screen());
-            nap(Duration::from_millis(10));
+            self.listen();
         }
         assert!(!self.parser.screen().alternate_screen());
     }
@@ -397,11 +401,6 @@ fn frame(number: u8) -> Vec<u8> {
 
 fn now() -> Instant {
     Instant::now()
-}
-
-/// Between two looks at what another process does.
-fn nap(span: Duration) {
-    thread::sleep(span);
 }
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");

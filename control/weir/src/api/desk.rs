@@ -50,8 +50,8 @@ pub struct Snapshot {
 pub struct Peer {
     /// For the history: `root (pid 12)`.
     pub who: String,
-    /// The connection, where it can tell that the other end is closed and not only done with asking: a unix socket.
-    pub connection: Option<Arc<OwnedFd>>,
+    /// The connection, and which of its events tell that nobody is left to hear an answer.
+    pub connection: Option<(Arc<OwnedFd>, PollFlags)>,
 }
 
 /// A change that is asked for.
@@ -158,7 +158,8 @@ impl Desk {
                 Ok(Ask::Snapshot(reply)) => curious.push(reply),
                 // Whoever was told that it takes too long must not find it done later, nor who gave up while this
                 // process was stopped: their request was read when they had gone.
-                Ok(Ask::Carry(_, peer, reply)) if reply.is_closed() || peer.has_gone() => {}
+                Ok(Ask::Carry(_, _, reply)) if reply.is_closed() => {}
+                Ok(Ask::Carry(_, peer, reply)) if peer.has_gone() => drop(reply.send(Err(Refusal::gone()))),
                 Ok(Ask::Carry(request, peer, reply)) => {
                     let _ = reply.send(clerk.carry_out(&request, &peer.who));
                 }
@@ -225,11 +226,21 @@ impl Bell {
 impl Peer {
     /// Whether the other end is known to be closed, and nobody is left to hear the answer.
     fn has_gone(&self) -> bool {
-        let Some(connection) = &self.connection else { return false };
-        // A hang-up is told unasked.
-        let mut looked = [PollFd::new(connection.as_fd(), PollFlags::empty())];
+        let Some((connection, gone)) = &self.connection else { return false };
+        let mut looked = [PollFd::new(connection.as_fd(), *gone)];
         let found = poll(&mut looked, PollTimeout::ZERO).is_ok();
-        found && looked[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
+        // None: an event that nix has no name for, which is the POLLRDHUP that was asked for.
+        found && looked[0].revents().is_none_or(|seen| seen.intersects(*gone))
+    }
+
+    /// On a unix socket one that is closed is told from one whose client has only done with asking.
+    pub fn closed_unix() -> PollFlags {
+        PollFlags::POLLHUP
+    }
+
+    /// Over TCP both look alike until an answer is sent. A change is not worth the doubt.
+    pub fn closed_tcp() -> PollFlags {
+        PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::from_bits_retain(nix::libc::POLLRDHUP)
     }
 }
 
@@ -237,6 +248,13 @@ impl Refusal {
     /// What was asked for is wrong.
     pub fn wrong(error: &anyhow::Error) -> Self {
         Self { why: Why::Wrong, text: format!("{error:#}") }
+    }
+
+    /// Whoever asked has hung up; over TCP they may hear it yet.
+    fn gone() -> Self {
+        let text = "the connection was closed before the change was begun, and nothing was changed: keep it open \
+                    until the answer has come";
+        Self { why: Why::Failed, text: text.to_owned() }
     }
 }
 
@@ -268,7 +286,7 @@ const CHANGE_WITHIN: Duration = Duration::from_secs(12);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Shutdown;
+    use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
     /// Counts what it is asked.
@@ -358,25 +376,46 @@ mod tests {
 
     #[test]
     fn who_has_hung_up_before_it_was_read_gets_nothing_done() {
+        let unix = |closes: Option<Shutdown>| {
+            let (theirs, ours) = UnixStream::pair().unwrap();
+            if let Some(how) = closes {
+                theirs.shutdown(how).unwrap();
+            }
+            let kept = (closes != Some(Shutdown::Both)).then_some(OwnedFd::from(theirs));
+            (kept, OwnedFd::from(ours), Peer::closed_unix())
+        };
+        let tcp = |closes: Option<Shutdown>| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let ours = listener.accept().unwrap().0;
+            if let Some(how) = closes {
+                theirs.shutdown(how).unwrap();
+            }
+            let kept = (closes != Some(Shutdown::Both)).then_some(OwnedFd::from(theirs));
+            (kept, OwnedFd::from(ours), Peer::closed_tcp())
+        };
+        let (half, whole) = (Some(Shutdown::Write), Some(Shutdown::Both));
         block_on(async {
             let (mut desk, bell) = desk();
             let mut clerk = Counting::default();
-            for who in ["gone", "done with asking", "here"] {
-                let (theirs, ours) = UnixStream::pair().unwrap();
-                if who == "done with asking" {
-                    theirs.shutdown(Shutdown::Write).unwrap();
-                }
-                let _theirs = (who != "gone").then_some(theirs);
-                let peer = Peer { who: who.to_owned(), connection: Some(Arc::new(ours.into())) };
+            for (who, is_done, (_theirs, ours, gone)) in [
+                ("gone", false, unix(whole)),
+                ("done with asking", true, unix(half)),
+                ("here", true, unix(None)),
+                ("gone from TCP", false, tcp(whole)),
+                ("perhaps gone from TCP", false, tcp(half)),
+                ("here by TCP", true, tcp(None)),
+            ] {
+                let peer = Peer { who: who.to_owned(), connection: Some((Arc::new(ours), gone)) };
                 let asking = bell.clone();
                 let asked = tokio::spawn(async move {
-                    asking.carry_out(Request::Reload { dry_run: false }, &peer).await.is_ok()
+                    asking.carry_out(Request::Reload { dry_run: false }, &peer).await.unwrap().is_ok()
                 });
                 tokio::task::yield_now().await;
                 desk.serve(&mut clerk);
-                assert_eq!(asked.await.unwrap(), who != "gone", "{who}");
+                assert_eq!(asked.await.unwrap(), is_done, "{who}");
             }
-            assert_eq!(clerk.carried, ["done with asking", "here"]);
+            assert_eq!(clerk.carried, ["done with asking", "here", "here by TCP"]);
         });
     }
 }

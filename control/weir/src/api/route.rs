@@ -8,7 +8,7 @@ use crate::events::Event;
 use crate::observe;
 use crate::page;
 use crate::report::{PortReport, TxQueueReport, WorkerReport};
-use crate::telemetry::delays::{Filter, Kind, Times, Window};
+use crate::telemetry::delays::{ALL_TINS, Filter, Kind, Times, Window};
 use crate::telemetry::{formats, metrics};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
@@ -19,6 +19,7 @@ use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use toml::Value;
@@ -89,9 +90,17 @@ struct HistogramOptions {
     window: Window,
     format: Option<String>,
     link: Option<String>,
-    direction: Option<String>,
+    direction: Option<Direction>,
     tin: Option<String>,
     kind: Option<Kind>,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Direction {
+    Up,
+    Down,
 }
 
 impl Parameters for HistogramOptions {
@@ -108,7 +117,12 @@ impl Parameters for HistogramOptions {
 async fn histograms(State(bell): State<Bell>, uri: Uri) -> Result<Response, Fault> {
     let HistogramOptions { window, format, link, direction, tin, kind } = asked(&uri)?;
     let snapshot = snapshot(&bell).await?;
+    let direction = direction.map(|direction| match direction {
+        Direction::Up => "up".to_owned(),
+        Direction::Down => "down".to_owned(),
+    });
     let filter = Filter { link, direction, tin, kind };
+    known(&snapshot.times, &filter)?;
     let delays = match window {
         Window::Cumulative => snapshot.delays(&filter),
         Window::Interval => snapshot.recent.filtered(&filter),
@@ -129,6 +143,23 @@ async fn histograms(State(bell): State<Bell>, uri: Uri) -> Result<Response, Faul
     };
     let kind = if format.as_deref() == Some("csv") { "text/csv" } else { "text/plain; charset=utf-8" };
     Ok(([(CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// Refuses a link and a tin that no histogram is of, with those that there are.
+fn known(times: &[Times], filter: &Filter) -> Result<(), Fault> {
+    if times.is_empty() {
+        return Ok(());
+    }
+    let links: BTreeSet<_> = times.iter().map(|times| times.link.as_str()).collect();
+    let named = times.iter().flat_map(|times| &times.tins).map(|(name, _)| *name);
+    let tins: BTreeSet<_> = std::iter::once(ALL_TINS).chain(named).collect();
+    for (what, wanted, there) in [("link", &filter.link, links), ("tin", &filter.tin, tins)] {
+        let Some(wanted) = wanted.as_deref().filter(|wanted| !there.contains(wanted)) else { continue };
+        let there: Vec<_> = there.into_iter().collect();
+        let text = format!("there is no {what} {:?}; there are {}", clipped(wanted), there.join(", "));
+        return Err(Fault::new(StatusCode::NOT_FOUND, text));
+    }
+    Ok(())
 }
 
 /// Alive is who still answers, and whose workers have sent their statistics or were waited for.

@@ -20,10 +20,11 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::poll::PollFlags;
 use nix::unistd::{Uid, User};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::pin::pin;
 use std::sync::Arc;
@@ -115,8 +116,7 @@ async fn welcome_unix(listener: UnixListener, router: Router) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
-                let peer = Peer { who: name(&stream), connection };
+                let peer = Peer { who: name(&stream), connection: kept(&stream, Peer::closed_unix()) };
                 guests.welcome(|turn| attend(stream, peer, None, router.clone(), turn)).await;
             }
             // No file descriptor is free, for example.
@@ -150,7 +150,8 @@ async fn attend_tcp(
     turn: Arc<Turn>,
 ) {
     // Only whoever has the token can do anything that is noted.
-    let peer = Peer { who: format!("{address} with the token"), connection: None };
+    let peer =
+        Peer { who: format!("{address} with the token"), connection: kept(&stream, Peer::closed_tcp()) };
     match acceptor {
         None => attend(stream, peer, Some(guard), router, turn).await,
         Some(acceptor) => {
@@ -159,6 +160,11 @@ async fn attend_tcp(
             }
         }
     }
+}
+
+/// A connection that can still be looked at while its request is answered.
+fn kept(stream: &impl AsFd, gone: PollFlags) -> Option<(Arc<OwnedFd>, PollFlags)> {
+    Some((Arc::new(stream.as_fd().try_clone_to_owned().ok()?), gone))
 }
 
 /// Who the kernel says has connected.

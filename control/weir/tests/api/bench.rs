@@ -1,12 +1,13 @@
 //! An instance on ports that receive nothing, and a client that can be as odd as it likes.
 
+use crate::ending;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A running instance; it is stopped, and its folder removed, when dropped.
 pub struct Weir {
@@ -86,6 +87,16 @@ impl Weir {
         ask(self.unix(), method, path, headers, body)
     }
 
+    /// Sends a request over the unix socket with the length that the headers give; the answer is still to come.
+    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &str) -> UnixStream {
+        let mut stream = self.unix();
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        stream
+    }
+
     /// The document at `path`.
     pub fn get(&self, path: &str) -> Value {
         let answer = self.ask("GET", path, &[], "");
@@ -104,13 +115,8 @@ impl Drop for Weir {
     fn drop(&mut self) {
         let pid = self.process.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
-        let end = Instant::now() + PATIENCE;
-        while self.process.try_wait().unwrap().is_none() {
-            if Instant::now() > end {
-                let _ = self.process.kill();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let _ = ending::within(&mut self.process, PATIENCE) || self.process.kill().is_ok();
+        let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -4,6 +4,8 @@
 
 mod access;
 mod bench;
+#[path = "../ending/mod.rs"]
+mod ending;
 mod hostile;
 mod openapi;
 mod recorded;

@@ -1,6 +1,7 @@
 //! Programs that a test starts, none of which outlives it: each is killed when its owner is dropped, and by the kernel
 //! when the test itself is (`setpriv --pdeathsig`).
 
+use crate::ending;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
@@ -49,17 +50,18 @@ impl Process {
         self.child.try_wait().unwrap()
     }
 
+    /// Whether it has ended, or does so in time.
+    pub fn ends_within(&mut self, time: Duration) -> bool {
+        ending::within(&mut self.child, time)
+    }
+
     /// Asks it to end, kills it if it takes longer than `grace`; what it printed last.
     pub fn stop(mut self, signal: Signal, grace: Duration) -> (ExitStatus, Vec<String>) {
         if self.ended().is_none() {
             self.signal(signal);
         }
-        let end = now() + grace;
-        while self.ended().is_none() {
-            if now() > end {
-                self.child.kill().unwrap();
-            }
-            nap(Duration::from_millis(2));
+        if !self.ends_within(grace) {
+            self.child.kill().unwrap();
         }
         let status = self.child.wait().unwrap();
         (status, self.lines.iter().collect())
@@ -105,11 +107,6 @@ pub fn run(command: &mut Command) -> String {
 pub fn now() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "a test that waits for programs")]
     Instant::now()
-}
-
-pub fn nap(time: Duration) {
-    #[allow(clippy::disallowed_methods, reason = "a test that waits for programs")]
-    std::thread::sleep(time);
 }
 
 fn forward(from: impl Read + Send + 'static, to: Sender<String>) {

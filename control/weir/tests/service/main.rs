@@ -10,9 +10,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 mod children;
+#[path = "../ending/mod.rs"]
+mod ending;
 mod package;
 
-use children::{Netns, Process, nap, now, run};
+use children::{Netns, Process, now, run};
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -84,11 +86,9 @@ fn after_a_crash_packets_pass_again() {
         assert!(ping.line(Duration::from_secs(5)).is_some());
         let killed = now();
         weir.signal(Signal::SIGKILL);
-        while weir.ended().is_none() {
-            nap(Duration::from_millis(1));
-        }
-        manager.all_within(Duration::ZERO);
-        nap(restart_after());
+        assert!(weir.ends_within(Duration::from_secs(5)));
+        // As long as the manager of services waits; meanwhile nobody is there who could tell it anything.
+        manager.all_within(restart_after());
         weir = start();
         manager.hear("READY=1");
         let ready = now() - killed;
@@ -142,9 +142,7 @@ fn the_kernel_bridges_the_ports_until_weir_takes_them_back() {
 
     let broken = format!("{config}[eal]\nargs = [\"--no-huge\", \"-m\", \"1\"]\n");
     let mut weir = bench.start(bench.weir_in(&line.middle, &manager), &broken);
-    while weir.ended().is_none() {
-        nap(Duration::from_millis(5));
-    }
+    assert!(weir.ends_within(Duration::from_secs(30)));
     assert!(!weir.ended().unwrap().success());
     assert!(line.bridge(), "a start that fails leaves the line as it was");
     line.pass();
@@ -354,11 +352,7 @@ impl Line {
 
 /// Waits for the end of one that fails; what it said.
 fn ended(mut weir: Process) -> String {
-    let end = now() + Duration::from_secs(30);
-    while weir.ended().is_none() {
-        assert!(now() < end, "it runs");
-        nap(Duration::from_millis(5));
-    }
+    assert!(weir.ends_within(Duration::from_secs(30)), "it runs");
     let (status, lines) = weir.stop(Signal::SIGTERM, Duration::ZERO);
     assert!(!status.success(), "{lines:?}");
     lines.join("\n")

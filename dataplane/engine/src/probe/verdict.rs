@@ -121,6 +121,7 @@ impl Verdict {
             (None, Some(from)) => (Source::Status(from), Nudge::None, REAL),
             (None, None) if counts => (Source::QueueCount, Nudge::None, REAL),
             (None, None) if evidence.shown_after.is_some() => (Source::Held, Nudge::None, LAZY),
+            (None, None) if evidence.refused > 0 => (known.source, known.nudge, STUCK),
             (None, None) => (Source::Submit, Nudge::None, SILENT),
         };
         Self { driver, ring, source, nudge, meaning, known, evidence }
@@ -196,6 +197,8 @@ const LAZY: &str = "completions are real but come only when the ring fills: the 
                     a smaller ring, or a larger tx_free_thresh, helps";
 const SILENT: &str =
     "no completion was ever seen: the ring is filled as far as it goes; shape below the rate of the wire";
+const STUCK: &str = "the ring filled up and nothing left it, so that nothing was learned: is the link up, does anybody \
+                     take frames at the other end?";
 const NOTHING: &str = "the driver took no frame, so that nothing can be said: is the link up?";
 
 #[cfg(test)]

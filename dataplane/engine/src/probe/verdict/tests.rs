@@ -65,6 +65,9 @@ fn the_next_best_is_taken() {
     let found = verdict("net_new", lazy);
     assert_eq!(found.source, Source::Held);
     assert!(found.to_string().contains("after 480 more, and by nothing else"), "{found}");
+    let stuck = verdict("net_ring", Evidence { refused: 9, ..silent(1, 1) });
+    assert_eq!(stuck.source, Source::Held, "what is known of the driver holds");
+    assert!(stuck.is_as_known() && stuck.to_string().contains("nothing was learned"), "{stuck}");
     let dark = verdict("net_new", Evidence { refused: 1, ..Evidence::default() });
     assert!(dark.to_string().contains("is the link up?") && dark.is_as_known());
 }
