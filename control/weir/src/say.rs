@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use std::io::{ErrorKind, Write, stderr, stdout};
+use textwrap::{Options, WordSeparator, WordSplitter};
 
 /// Prints to standard output. A reader that has seen enough (`weir show | head -1`) is no error.
 ///
@@ -30,23 +31,12 @@ pub fn wrapped(text: &str) -> String {
 }
 
 fn wrapped_line(line: &str) -> String {
-    let hash = if line.starts_with('#') { "#" } else { "" };
-    let indent = line.chars().skip(hash.len()).take_while(|c| *c == ' ').count() + 2;
-    let hang = format!("{hash}{:indent$}", "");
-    let (mut whole, mut rest, mut used) = (String::new(), line, 0);
-    while let Some((end, _)) = rest.char_indices().nth(WIDTH - used) {
-        let is_past_indent =
-            |at: &usize| rest.get(..*at).is_some_and(|before| !before.trim_matches([' ', '#']).is_empty());
-        let fits = rest.get(..=end).and_then(|part| part.rfind(' ')).filter(is_past_indent);
-        let Some(at) = fits.or_else(|| rest.match_indices(' ').map(|(at, _)| at).find(is_past_indent)) else {
-            break;
-        };
-        whole += rest.get(..at).unwrap_or_default();
-        whole += "\n";
-        whole += &hang;
-        (rest, used) = (rest.get(at + 1..).unwrap_or_default(), hang.len());
-    }
-    whole + rest
+    let text = line.trim_start_matches('#').trim_start_matches(' ');
+    let (indent, _) = line.split_at(line.len() - text.len());
+    let options = Options::new(WIDTH).initial_indent(indent).break_words(false);
+    let hang = format!("{indent}  ");
+    let options = options.subsequent_indent(&hang).word_splitter(WordSplitter::NoHyphenation);
+    textwrap::fill(text, options.word_separator(WordSeparator::AsciiSpace))
 }
 
 /// Prints a line to standard error; nobody can be told when that fails (`eprintln!` would panic).
