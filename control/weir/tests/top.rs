@@ -247,7 +247,12 @@ impl Top {
         let before = tcgetattr(&line).unwrap();
         let end = || Stdio::from(line.try_clone().unwrap());
         let mut program = Command::new("setsid");
-        program.arg("--ctty").arg(WEIR).args(args).env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        // Whoever runs the tests may ignore a signal, as nohup does, and that is inherited.
+        program
+            .args(["--ctty", "env", "--default-signal", WEIR])
+            .args(args)
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR");
         program.envs(environment.iter().copied()).stdin(end()).stdout(end()).stderr(end());
         let child = program.spawn().expect("setsid of util-linux");
         let mut reader = File::from(terminal.try_clone().unwrap());

@@ -74,8 +74,7 @@ pub fn top(request: Request) -> Result<ExitCode> {
         }
     }
     drop(screen);
-    stopped.pass_on();
-    Ok(ExitCode::SUCCESS)
+    Ok(stopped.pass_on())
 }
 
 /// One picture, of the time between two readings.

@@ -14,6 +14,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::prelude::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 use std::io::{IsTerminal, Stdout, stdout};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -129,11 +130,14 @@ impl Stopped {
         self.signal.load(Ordering::Acquire) != 0
     }
 
-    /// Ends this process by the signal that has come, if one has, so that its parent sees it.
-    pub fn pass_on(&self) {
-        if let Ok(signal) = Signal::try_from(self.signal.load(Ordering::Acquire)) {
-            let _ = self.signals.thread_unblock().and_then(|()| raise(signal));
-        }
+    /// Ends this process by the signal that has come, if one has, so that its parent sees it. Whoever was told to
+    /// ignore that signal, as by nohup, ends as a shell would tell of it.
+    pub fn pass_on(&self) -> ExitCode {
+        let Ok(signal) = Signal::try_from(self.signal.load(Ordering::Acquire)) else {
+            return ExitCode::SUCCESS;
+        };
+        let _ = self.signals.thread_unblock().and_then(|()| raise(signal));
+        ExitCode::from(128 + signal as u8)
     }
 }
 
