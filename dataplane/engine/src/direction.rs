@@ -133,9 +133,12 @@ impl Direction {
         let was_idle = self.is_empty();
         let received = self.receiver.receive(now, &mut self.egress, &mut self.counters);
         self.is_flooded = received >= Burst::CAPACITY;
-        // Where more comes than the wire takes, time is not what is short.
-        let is_late = self.is_flooded && moved >= Burst::CAPACITY / 2;
-        self.spare = if is_late { 0 } else { Burst::CAPACITY - received % Burst::CAPACITY };
+        self.spare = match self.is_flooded {
+            true if moved >= Burst::CAPACITY / 2 => 0,
+            // More comes than the wire takes: time is not what is short.
+            true => Burst::CAPACITY,
+            false => Burst::CAPACITY - received,
+        };
         moved += received;
         if was_idle && received > 0 {
             moved += self.transmit(now);
